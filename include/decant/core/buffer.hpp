@@ -1,0 +1,64 @@
+// decant/core/buffer.hpp - one run of cells, aligned to a cache line, that never grows.
+//
+// Cells of a cache are written before they are read, so fresh memory is left as the system gives
+// it: a large store costs address space until its tokens arrive.
+//
+// Depends on  core/shape.hpp
+// Tested by   tests/core/buffer_test.cpp
+#pragma once
+
+#include <decant/core/shape.hpp>
+#include <decant/core/types.hpp>
+
+#include <cstddef>
+#include <new>
+#include <type_traits>
+#include <utility>
+
+namespace decant::inline v0 {
+
+// `size` cells of a trivial type, uninitialised, 64-byte aligned. Move-only.
+//
+// Errors   std::invalid_argument (size), std::bad_alloc from the constructor
+// Cost     the constructor allocates once; everything else is O(1)
+// Threads  as a std::vector
+template <class Cell>
+class Buffer {
+  static_assert(std::is_trivially_copyable_v<Cell>);
+
+ public:
+  static constexpr std::size_t kAlignment = 64;
+
+  Buffer() = default;
+  explicit Buffer(Index size) : size_(size) {
+    const Index bytes = checked_product(size, static_cast<Index>(sizeof(Cell)));
+    if (bytes > 0) {
+      data_ = static_cast<Cell*>(
+          ::operator new (static_cast<std::size_t>(bytes), std::align_val_t{kAlignment}));
+    }
+  }
+  Buffer(Buffer&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+  Buffer& operator=(Buffer&& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+    return *this;
+  }
+  ~Buffer() {
+    if (data_ != nullptr) ::operator delete (data_, std::align_val_t{kAlignment});
+  }
+
+  Cell* data() noexcept { return data_; }
+  const Cell* data() const noexcept { return data_; }
+  Index size() const noexcept { return size_; }
+  Index bytes() const noexcept { return size_ * static_cast<Index>(sizeof(Cell)); }
+
+  Cell& operator[](Index at) noexcept { return data_[at]; }
+  const Cell& operator[](Index at) const noexcept { return data_[at]; }
+
+ private:
+  Cell* data_ = nullptr;
+  Index size_ = 0;
+};
+
+}  // namespace decant::inline v0

@@ -1,0 +1,28 @@
+// decant/core/config.hpp - what the compiler must promise, and the few macros of the library.
+//
+// The law of bits (one order for every sum) holds only while the compiler keeps IEEE arithmetic:
+// options such as -ffast-math let it reorder sums and discard the infinities that masks are made
+// of. Such a build is refused here rather than being wrong later.
+//
+// Depends on  nothing
+// Tested by   tests/negative/fast_math.cpp
+#pragma once
+
+#if defined(__FAST_MATH__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__)
+#error "decant: -ffast-math (or -ffinite-math-only) voids the law of bits; build without it"
+#endif
+
+#if defined(__GNUC__) || defined(__clang__)
+#define DECANT_ALWAYS_INLINE inline __attribute__((always_inline))
+#else
+#define DECANT_ALWAYS_INLINE inline
+#endif
+
+// Before a loop of constant length whose body must become straight code: sums kept in registers.
+#if defined(__clang__)
+#define DECANT_UNROLL _Pragma("clang loop unroll(full)")
+#elif defined(__GNUC__)
+#define DECANT_UNROLL _Pragma("GCC unroll 16")
+#else
+#define DECANT_UNROLL
+#endif

@@ -1,0 +1,136 @@
+// decant/core/thread_pool.hpp - threads that wait for the pieces of a step.
+//
+// A step of a small model lasts a millisecond and holds a hundred fork-joins, so workers spin for
+// a moment before they sleep, and items are taken from one atomic counter. An idle pool burns
+// nothing: after a millisecond without work its threads sleep.
+//
+// Depends on  core/error.hpp, core/executor.hpp
+// Tested by   tests/core/executor_test.cpp, also under the thread sanitizer
+#pragma once
+
+#include <decant/core/error.hpp>
+#include <decant/core/executor.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace decant::inline v0 {
+
+// `threads` workers, the calling thread counted, so `threads - 1` are started.
+//
+// Errors   std::invalid_argument (threads < 1), std::system_error when the system has no more
+// Cost     parallel_for allocates nothing
+// Threads  parallel_for may be called from several threads: the calls take turns
+class ThreadPool final : public Executor {
+ public:
+  explicit ThreadPool(Index threads) {
+    expects(threads >= 1 && threads <= 4096, "ThreadPool: ", threads, " threads");
+    workers_.reserve(static_cast<std::size_t>(threads - 1));
+    try {
+      for (Index worker = 1; worker < threads; ++worker) {
+        workers_.emplace_back([this, worker] { serve(worker); });
+      }
+    } catch (...) {
+      stop();
+      throw;
+    }
+  }
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+  ~ThreadPool() override { stop(); }
+
+  Index threads() const noexcept override { return std::ssize(workers_) + 1; }
+
+  void parallel_for(Index items, FunctionRef<void(Index, Index)> piece) override {
+    if (items <= 0) return;
+    const std::scoped_lock turn(turn_);
+    if (workers_.empty() || items == 1) {
+      for (Index item = 0; item < items; ++item) piece(item, 0);
+      return;
+    }
+    job_ = {&piece, items};
+    next_.store(0, std::memory_order_relaxed);
+    busy_.store(std::ssize(workers_), std::memory_order_relaxed);
+    round_.fetch_add(1, std::memory_order_release);
+    round_.notify_all();
+    work(0);
+    wait_until(busy_, [](Index busy) { return busy == 0; });
+    if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
+  }
+
+ private:
+  struct Job {
+    const FunctionRef<void(Index, Index)>* piece = nullptr;
+    Index items = 0;
+  };
+
+  void serve(Index worker) {
+    for (std::uint32_t seen = 0;;) {
+      wait_until(round_, [seen](std::uint32_t round) { return round != seen; });
+      seen += 1;
+      if (stopping_.load(std::memory_order_acquire)) return;
+      work(worker);
+      if (busy_.fetch_sub(1, std::memory_order_acq_rel) == 1) busy_.notify_all();
+    }
+  }
+
+  void work(Index worker) {
+    for (;;) {
+      const Index item = next_.fetch_add(1, std::memory_order_relaxed);
+      if (item >= job_.items) return;
+      try {
+        (*job_.piece)(item, worker);
+      } catch (...) {
+        const std::scoped_lock lock(error_mutex_);
+        if (!error_) error_ = std::current_exception();
+      }
+    }
+  }
+
+  // Spins for about a tenth of a millisecond, then sleeps until `value` changes to what is wanted.
+  template <class T, class Condition>
+  static void wait_until(const std::atomic<T>& value, Condition condition) {
+    constexpr auto kSpin = std::chrono::microseconds(100);
+    const auto start = std::chrono::steady_clock::now();
+    for (int turns = 0;; ++turns) {
+      if (condition(value.load(std::memory_order_acquire))) return;
+      pause();
+      if (turns % 64 == 63 && std::chrono::steady_clock::now() - start > kSpin) break;
+    }
+    for (T now = value.load(std::memory_order_acquire); !condition(now);
+         now = value.load(std::memory_order_acquire)) {
+      value.wait(now, std::memory_order_acquire);
+    }
+  }
+
+  static void pause() noexcept {
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    asm volatile("yield");
+#endif
+  }
+
+  void stop() noexcept {
+    stopping_.store(true, std::memory_order_release);
+    round_.fetch_add(1, std::memory_order_release);
+    round_.notify_all();
+    for (std::thread& worker : workers_) worker.join();
+  }
+
+  std::mutex turn_, error_mutex_;
+  std::exception_ptr error_;
+  Job job_;
+  std::vector<std::thread> workers_;
+  alignas(64) std::atomic<std::uint32_t> round_{0};
+  alignas(64) std::atomic<Index> next_{0};
+  alignas(64) std::atomic<Index> busy_{0};
+  std::atomic<bool> stopping_{false};
+};
+
+}  // namespace decant::inline v0

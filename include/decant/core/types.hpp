@@ -1,0 +1,28 @@
+// decant/core/types.hpp - the integer words that every folder shares.
+//
+// Sizes and offsets are signed 64-bit: a cache of 70 billion parameters' keys passes 2^32 bytes
+// within one sequence, and a signed difference of positions cannot wrap.
+//
+// Depends on  nothing
+// Tested by   tests/core/shape_test.cpp
+#pragma once
+
+#include <cstdint>
+
+namespace decant::inline v0 {
+
+using Index = std::int64_t;     // a count, an extent or an offset
+using Position = std::int64_t;  // of a token in its own sequence, from 0
+using Token = std::int32_t;     // an id in [0, vocabulary)
+
+// The positions [begin, end).
+struct Range {
+  Position begin = 0;
+  Position end = 0;
+
+  constexpr Position size() const noexcept { return end > begin ? end - begin : 0; }
+  constexpr bool empty() const noexcept { return end <= begin; }
+  friend constexpr bool operator==(const Range&, const Range&) = default;
+};
+
+}  // namespace decant::inline v0
