@@ -1,0 +1,128 @@
+// decant/codec/plain.hpp - the floating-point formats: f32, bf16 and f16.
+//
+// Rounding is to nearest, ties to even; widening is exact. bf16 cells lie in pairs, because a pair
+// widens with one shift and one mask and is what the machines' bf16 products want; f16 has no such
+// product, so its cells lie in lane order, as the conversion instructions read them.
+//
+// Depends on  codec/concept.hpp, core/simd.hpp, Eigen
+// Source      IEEE 754-2019 (binary16, binary32); bfloat16 is the upper half of a binary32
+// Tested by   tests/codec/plain_test.cpp
+#pragma once
+
+#include <decant/codec/concept.hpp>
+#include <decant/core/simd.hpp>
+#include <decant/core/types.hpp>
+
+#include <Eigen/Core>
+#include <bit>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#if defined(__F16C__)
+#include <immintrin.h>
+#endif
+
+namespace decant::inline v0::codec {
+
+struct F32 {
+  using Cell = float;
+  static constexpr Type kType = Type::f32;
+  static constexpr Index kInterleave = 1;
+
+  static Cell store(float number) noexcept { return number; }
+  static float load(Cell cell) noexcept { return cell; }
+  static DECANT_ALWAYS_INLINE void widen(const Cell* cells, Lanes* lanes) noexcept {
+    lanes[0] = decant::load(cells);
+  }
+};
+
+struct BF16 {
+  using Cell = Eigen::bfloat16;
+  static constexpr Type kType = Type::bf16;
+  static constexpr Index kInterleave = 2;
+
+  static Cell store(float number) noexcept { return Cell(number); }
+  static float load(Cell cell) noexcept { return static_cast<float>(cell); }
+
+  // Each 32-bit word holds number 0 of its lane in the low half and number 1 in the high half.
+  static DECANT_ALWAYS_INLINE void widen(const Cell* cells, Lanes* lanes) noexcept {
+    using namespace decant::detail;
+    const Lanes pairs = decant::load(reinterpret_cast<const float*>(cells));
+    const auto high = Eigen::internal::pset1<IntPacket>(static_cast<std::int32_t>(0xFFFF0000));
+    lanes[0] = each_packet([&](int i) {
+      return from_bits(Eigen::internal::plogical_shift_left<16>(bits_of(pairs.part[i])));
+    });
+    lanes[1] = each_packet(
+        [&](int i) { return from_bits(Eigen::internal::pand(bits_of(pairs.part[i]), high)); });
+  }
+};
+
+struct F16 {
+  using Cell = Eigen::half;
+  static constexpr Type kType = Type::f16;
+  static constexpr Index kInterleave = 1;
+
+  static Cell store(float number) noexcept { return Cell(number); }
+  static float load(Cell cell) noexcept { return static_cast<float>(cell); }
+
+  static DECANT_ALWAYS_INLINE void widen(const Cell* cells, Lanes* lanes) noexcept {
+#if defined(__AVX512F__)
+    lanes[0].part[0] = _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(cells)));
+#else
+    alignas(64) float wide[kLanes];
+#if defined(__F16C__)
+    for (int n = 0; n < kLanes; n += 8) {
+      const auto narrow = _mm_loadu_si128(reinterpret_cast<const __m128i*>(cells + n));
+      _mm256_store_ps(wide + n, _mm256_cvtph_ps(narrow));
+    }
+#else
+    for (int n = 0; n < kLanes; ++n) wide[n] = load(cells[n]);
+#endif
+    lanes[0] = decant::load(wide);
+#endif
+  }
+};
+
+static_assert(Codec<F32> && Codec<BF16> && Codec<F16>);
+
+// f(codec) with the codec of `type`: where a runtime choice becomes a static one.
+template <class F>
+constexpr decltype(auto) visit(Type type, F&& f) {
+  switch (type) {
+    case Type::bf16:
+      return std::forward<F>(f)(BF16{});
+    case Type::f16:
+      return std::forward<F>(f)(F16{});
+    case Type::f32:
+      break;
+  }
+  return std::forward<F>(f)(F32{});
+}
+
+// Units    bytes of one stored number
+constexpr Index cell_bytes(Type type) noexcept { return type == Type::f32 ? 4 : 2; }
+
+constexpr std::string_view name(Type type) noexcept {
+  switch (type) {
+    case Type::bf16:
+      return "bf16";
+    case Type::f16:
+      return "f16";
+    case Type::f32:
+      break;
+  }
+  return "f32";
+}
+
+// The type called `text`, if there is one.
+constexpr std::optional<Type> parse(std::string_view text) noexcept {
+  for (Type type : {Type::f32, Type::bf16, Type::f16}) {
+    if (name(type) == text) return type;
+  }
+  return std::nullopt;
+}
+
+}  // namespace decant::inline v0::codec
