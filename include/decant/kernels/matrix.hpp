@@ -1,0 +1,83 @@
+// decant/kernels/matrix.hpp - a packed matrix whose number format is known at run time.
+//
+// A checkpoint decides how its numbers are stored. The choice is looked at once per product, and
+// the kernels below it are compiled for one format each.
+//
+// Depends on  kernels/packed.hpp, kernels/product.hpp
+// Tested by   tests/kernels/matrix_test.cpp
+#pragma once
+
+#include <decant/codec/plain.hpp>
+#include <decant/core/error.hpp>
+#include <decant/core/executor.hpp>
+#include <decant/kernels/packed.hpp>
+#include <decant/kernels/product.hpp>
+
+#include <span>
+#include <variant>
+
+namespace decant::inline v0::kernels {
+
+// Errors   std::invalid_argument as kernels::Packed; an empty matrix has no rows and no columns
+// Threads  const after construction
+class Matrix {
+ public:
+  Matrix() = default;
+  explicit Matrix(const MatrixView& view) : Matrix({&view, 1}, view.type) {}
+  Matrix(std::span<const MatrixView> stacked, codec::Type stored_as)
+      : packed_(codec::visit(
+            stored_as, [&](auto format) -> Any { return Packed<decltype(format)>(stacked); })),
+        type_(stored_as) {}
+
+  bool empty() const noexcept { return std::holds_alternative<std::monostate>(packed_); }
+  codec::Type type() const noexcept { return type_; }
+  Index rows() const noexcept {
+    return ask([](const auto& packed) { return packed.rows(); });
+  }
+  Index columns() const noexcept {
+    return ask([](const auto& packed) { return packed.columns(); });
+  }
+  Index bytes() const noexcept {
+    return ask([](const auto& packed) { return packed.bytes(); });
+  }
+
+  // Shape    out is [columns]
+  // Errors   std::invalid_argument (no such row, another width)
+  void row(Index at, std::span<float> out) const {
+    ask([&](const auto& packed) {
+      packed.row(at, out);
+      return Index{0};
+    });
+  }
+
+  // out = start + in * thisᵀ, as kernels::multiply.
+  void multiply(const float* in, float* out, const ProductShape& shape, Start start,
+                Executor& executor) const {
+    ask([&](const auto& packed) {
+      kernels::multiply(packed, in, out, shape, start, executor);
+      return Index{0};
+    });
+  }
+
+ private:
+  using Any =
+      std::variant<std::monostate, Packed<codec::F32>, Packed<codec::BF16>, Packed<codec::F16>>;
+
+  template <class Question>
+  Index ask(Question&& question) const {
+    return std::visit(
+        [&](const auto& packed) -> Index {
+          if constexpr (std::same_as<std::remove_cvref_t<decltype(packed)>, std::monostate>) {
+            return 0;
+          } else {
+            return question(packed);
+          }
+        },
+        packed_);
+  }
+
+  Any packed_;
+  codec::Type type_ = codec::Type::f32;
+};
+
+}  // namespace decant::inline v0::kernels

@@ -1,0 +1,75 @@
+// decant/kernels/softmax.hpp - a softmax over part of the keys, and how two parts become one.
+//
+// Keys arrive in tiles and segments, so a row keeps the maximum of its scores, the sum of their
+// exponentials below that maximum, and the sum of values weighted the same way. Two such parts
+// merge exactly up to rounding; since rounding depends on the order, segments are always merged in
+// ascending order of position.
+//
+// Depends on  core/simd.hpp
+// Source      Milakov and Gimelshein 2018, arXiv:1805.02867; Rabe and Staats 2021,
+//             arXiv:2112.05682
+// Tested by   tests/kernels/softmax_test.cpp, against tests/reference/softmax.hpp
+#pragma once
+
+#include <decant/core/simd.hpp>
+#include <decant/core/types.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <span>
+
+namespace decant::inline v0::kernels {
+
+inline constexpr float kNoScore = -std::numeric_limits<float>::infinity();
+
+// What a row knows of the keys seen so far; its weighted values stand beside it, undivided.
+struct SoftmaxPart {
+  float maximum = kNoScore;
+  float sum = 0.0f;  // of e^(score - maximum)
+
+  bool empty() const noexcept { return maximum == kNoScore; }
+};
+
+// The natural logarithm of the sum of e^score; -inf where no key was seen.
+inline float log_sum_exp(const SoftmaxPart& part) noexcept {
+  return part.empty() ? kNoScore : part.maximum + std::log(part.sum);
+}
+
+// Adds the keys of `other` to `part`. An empty part changes nothing, not even a bit.
+//
+// Shape    values and other_values are [value_dim]
+inline void merge(SoftmaxPart& part, std::span<float> values, const SoftmaxPart& other,
+                  std::span<const float> other_values) {
+  if (other.empty()) return;
+  if (part.empty()) {
+    part = other;
+    std::copy(other_values.begin(), other_values.end(), values.begin());
+    return;
+  }
+  const float maximum = std::max(part.maximum, other.maximum);
+  const float weight = exp(part.maximum - maximum);
+  const float other_weight = exp(other.maximum - maximum);
+  part.maximum = maximum;
+  part.sum = madd(part.sum, weight, other.sum * other_weight);
+  const Index size = std::ssize(values);
+  for (Index at = 0; at < size; at += kLanes) {
+    const Index count = std::min(kLanes, size - at);
+    const Lanes added = load_first(other_values.data() + at, count) * broadcast(other_weight);
+    const Lanes held = load_first(values.data() + at, count);
+    store_first(values.data() + at, madd(held, broadcast(weight), added), count);
+  }
+}
+
+// Divides the weighted values by their weights: the output of the row, zeros where no key was seen.
+inline void finish(const SoftmaxPart& part, std::span<float> values) {
+  const Lanes scale = broadcast(part.empty() ? 0.0f : 1.0f / part.sum);
+  const Index size = std::ssize(values);
+  for (Index at = 0; at < size; at += kLanes) {
+    const Index count = std::min(kLanes, size - at);
+    const Lanes value = part.empty() ? broadcast(0.0f) : load_first(values.data() + at, count);
+    store_first(values.data() + at, value * scale, count);
+  }
+}
+
+}  // namespace decant::inline v0::kernels

@@ -1,0 +1,102 @@
+// decant/kernels/tile.hpp - the one inner loop: R rows of numbers times P panels of 16 outputs.
+//
+// A panel holds 16 outputs by `columns` numbers with the outputs as lanes. Every output of every
+// row has an accumulator lane of its own that adds products in ascending order of column, so an
+// output is the same number whether its row is computed alone or with others. Products with
+// weights and scores of queries with keys both run through here.
+//
+// Tile sizes. With 32 vector registers of 16 floats, 6 rows by 4 panels take 24 accumulators, 4
+// panel loads and 1 broadcast, 29 registers; 24 independent multiply-adds cover a latency of 4
+// cycles on 2 ports three times over and need 10 loads in 12 cycles. With 16 registers of 8
+// floats a panel is two registers, and 6 rows by 1 panel take 12 + 2 + 1. One row is bound by
+// reading panels: 8 at a time are 8 streams of memory.
+//
+// Depends on  codec/concept.hpp, core/simd.hpp
+// Source      Goto and van de Geijn 2008, "Anatomy of high-performance matrix multiplication"
+// Tested by   tests/kernels/product_test.cpp
+#pragma once
+
+#include <decant/codec/concept.hpp>
+#include <decant/core/simd.hpp>
+#include <decant/core/types.hpp>
+
+#include <type_traits>
+
+namespace decant::inline v0::kernels {
+
+inline constexpr int kTileRows = 6;
+inline constexpr int kTilePanels = kRegisters == 1 ? 4 : 1;
+inline constexpr int kRowPanels = kRegisters == 1 ? 8 : 4;
+
+// How many cells ahead of its reads a tile asks memory for panels: 0 where they are in a cache.
+struct Ahead {
+  Index cells = 0;
+};
+
+namespace detail {
+
+// Adds Count <= C::kInterleave columns, from column k on, to the sums held in registers.
+template <codec::Codec C, int Count, int R, int P>
+DECANT_ALWAYS_INLINE void add_columns(Lanes (&at)[R][P], const float* rows, Index row_stride,
+                                      const typename C::Cell* const (&panels)[P], Index k) {
+  Lanes weights[P][C::kInterleave];
+  DECANT_UNROLL
+  for (int p = 0; p < P; ++p) C::widen(panels[p] + k * kLanes, weights[p]);
+  DECANT_UNROLL
+  for (int i = 0; i < Count; ++i) {
+    DECANT_UNROLL
+    for (int r = 0; r < R; ++r) {
+      const Lanes number = broadcast(rows[r * row_stride + k + i]);
+      DECANT_UNROLL
+      for (int p = 0; p < P; ++p) at[r][p] = madd(number, weights[p][i], at[r][p]);
+    }
+  }
+}
+
+}  // namespace detail
+
+// sums[r][p * 16 + lane] += sum over k < columns of rows[r][k] * panels[p], number k of `lane`.
+//
+// Shape    rows [R][columns] at row_stride; each panel [ceil(columns / i)][16][i], i = kInterleave;
+//          sums [R][P * 16] at sums_stride
+// Cost     R * P * 16 * columns multiply-adds; reads no number of a row beyond `columns`
+template <codec::Codec C, int R, int P>
+void multiply_tile(const float* rows, Index row_stride, const typename C::Cell* const (&panels)[P],
+                   Index columns, float* sums, Index sums_stride, Ahead ahead = {}) {
+  constexpr int kStep = C::kInterleave;
+  Lanes at[R][P];
+  DECANT_UNROLL
+  for (int r = 0; r < R; ++r) {
+    DECANT_UNROLL
+    for (int p = 0; p < P; ++p) at[r][p] = load(sums + r * sums_stride + p * kLanes);
+  }
+  Index k = 0;
+  if (ahead.cells > 0) {
+    for (; k + kStep <= columns; k += kStep) {
+      DECANT_UNROLL
+      for (int p = 0; p < P; ++p) prefetch(panels[p] + k * kLanes + ahead.cells);
+      detail::add_columns<C, kStep>(at, rows, row_stride, panels, k);
+    }
+  }
+  for (; k + kStep <= columns; k += kStep) {
+    detail::add_columns<C, kStep>(at, rows, row_stride, panels, k);
+  }
+  if constexpr (kStep == 2) {
+    if (k < columns) detail::add_columns<C, 1>(at, rows, row_stride, panels, k);
+  }
+  DECANT_UNROLL
+  for (int r = 0; r < R; ++r) {
+    DECANT_UNROLL
+    for (int p = 0; p < P; ++p) store(sums + r * sums_stride + p * kLanes, at[r][p]);
+  }
+}
+
+// f(integral_constant<rows>) for rows in [1, kTileRows]: a run-time row count made static.
+template <class F>
+DECANT_ALWAYS_INLINE void with_rows(Index rows, F&& f) {
+  decant::detail::unroll<kTileRows>([&](auto below) {
+    if (rows == below + 1) f(std::integral_constant<int, below + 1>{});
+  });
+}
+
+}  // namespace decant::inline v0::kernels
