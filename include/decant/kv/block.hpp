@@ -1,0 +1,62 @@
+// decant/kv/block.hpp - what a store hands out, and what it must answer to be one.
+//
+// Depends on  codec/concept.hpp, kv/geometry.hpp
+// Tested by   tests/kv/contiguous_test.cpp
+#pragma once
+
+#include <decant/codec/concept.hpp>
+#include <decant/core/types.hpp>
+#include <decant/kv/geometry.hpp>
+
+#include <concepts>
+#include <ranges>
+#include <span>
+
+namespace decant::inline v0::kv {
+
+// Consecutive panels of one layer and head: where attention reads.
+//
+// Shape    tokens / 16 panels, `panel_cells` apart; of each, the first `key_cells` are the key
+//          panel and the rest is the value panel (kv/geometry.hpp)
+// Units    first and tokens count tokens and are multiples of 16
+template <codec::Codec C>
+struct Block {
+  using Codec = C;
+
+  Position first = 0;
+  Index tokens = 0;
+  const typename C::Cell* cells = nullptr;
+  Index panel_cells = 0;
+  Index key_cells = 0;
+
+  // The panel that holds position `at`, which lies in [first, first + tokens).
+  const typename C::Cell* keys(Position at) const noexcept {
+    return cells + (at - first) / kPanelTokens * panel_cells;
+  }
+  const typename C::Cell* values(Position at) const noexcept { return keys(at) + key_cells; }
+};
+
+// Keys and values of one sequence. Rows are put into slots that reserve() found room for, and
+// count as held once they are published; [begin(), end()) is what is held.
+//
+// Laws     put(position) is allowed for positions in [end(), end() + reserved)
+//          publish(n) moves end() by n; rewind(p), for p in [earliest_rewind(), end()], to p
+//          blocks(layer, head) ascend and cover every position held or put
+template <class S>
+concept Store = requires(S& store, const S& view, Index n, Position at,
+                         std::span<const float> row) {
+  typename S::Codec;
+  { view.geometry() } -> std::convertible_to<Geometry>;
+  { view.begin() } -> std::convertible_to<Position>;
+  { view.end() } -> std::convertible_to<Position>;
+  { view.capacity() } -> std::convertible_to<Index>;
+  { view.bytes() } -> std::convertible_to<Index>;
+  { view.earliest_rewind() } -> std::convertible_to<Position>;
+  { view.blocks(n, n) } -> std::ranges::random_access_range;
+  store.reserve(n);
+  store.put(n, n, at, row, row);
+  store.publish(n);
+  store.rewind(at);
+};
+
+}  // namespace decant::inline v0::kv
