@@ -1,0 +1,207 @@
+// decant/attention/attend.hpp - softmax(scale q·k) v over stores, for prefill and decode alike.
+//
+// Work is cut into (sequence, key head, block of rows) and, where that leaves workers idle, a
+// single row's context into segments of 1024 keys. Segments always merge in ascending order,
+// whoever computed them, so the cut cannot change a bit.
+//
+//   for each row and query head h:
+//     s[j] = score(scale * q[h] · k[j][h / group])       for the visible j
+//     out[h] = sum over j of softmax(s)[j] * v[j][h / group],  zeros where nothing is visible
+//
+// Depends on  attention/segment.hpp, core/executor.hpp
+// Source      Dao et al. 2022, arXiv:2205.14135; Ainslie et al. 2023, arXiv:2305.13245 (groups)
+// Tested by   tests/attention/attend_test.cpp, against tests/reference/attention.hpp
+#pragma once
+
+#include <decant/attention/mask.hpp>
+#include <decant/attention/problem.hpp>
+#include <decant/attention/score.hpp>
+#include <decant/attention/segment.hpp>
+#include <decant/core/error.hpp>
+#include <decant/core/executor.hpp>
+#include <decant/core/types.hpp>
+
+#include <algorithm>
+#include <span>
+
+namespace decant::inline v0::attention {
+
+namespace detail {
+
+inline QueryBlock query_block(const Problem& problem, const kv::Geometry& geometry, Index sequence,
+                              Position first, Index head, Range rows) {
+  const Index group = group_size(problem.heads, geometry);
+  return {.sequence = sequence,
+          .row = rows.begin,
+          .first = first + rows.begin,
+          .head = head * group,
+          .group = group,
+          .count = rows.size() * group,
+          .key_dim = geometry.key_dim,
+          .key_stride = round_up(geometry.key_dim, kLanes),
+          .value_lanes = round_up(geometry.value_dim, kLanes)};
+}
+
+// The block's queries, scaled, one below the other.
+inline void gather(const float* queries, const Problem& problem, const QueryBlock& block,
+                   float* to) {
+  for (Index q = 0; q < block.count; ++q) {
+    const float* from = queries + (block.row + q / block.group) * problem.query_stride +
+                        (block.head + q % block.group) * block.key_dim;
+    float* query = to + q * block.key_stride;
+    for (Index k = 0; k < block.key_dim; ++k) query[k] = from[k] * problem.scale;
+  }
+}
+
+// The smallest range that holds what every row of the block sees, of the positions held.
+template <kv::Store S, Mask M>
+Range visible_to(const QueryBlock& block, const S& store, const M& mask) {
+  Range all = mask.visible(block.first);
+  for (Index q = block.group; q < block.count; q += block.group) {
+    const Range row = mask.visible(block.first + q / block.group);
+    all = {std::min(all.begin, row.begin), std::max(all.end, row.end)};
+  }
+  return {std::max(all.begin, store.begin()), all.end};
+}
+
+inline Range segment_at(Index segment, const Range& visible) noexcept {
+  return {std::max(visible.begin, segment * kSegmentKeys),
+          std::min(visible.end, (segment + 1) * kSegmentKeys)};
+}
+
+// The values of one query in `out`, and its entry in log_sum_exp.
+template <kv::Store S>
+std::span<float> out_row(const Sequence<S>& sequence, const Problem& problem,
+                         const QueryBlock& block, Index q) {
+  const Index dim = sequence.store->geometry().value_dim;
+  return {sequence.out + (block.row + q / block.group) * problem.out_stride +
+              (block.head + q % block.group) * dim,
+          static_cast<std::size_t>(dim)};
+}
+
+template <kv::Store S>
+void finish_row(const Sequence<S>& sequence, const Problem& problem, const QueryBlock& block,
+                Index q, const kernels::SoftmaxPart& total) {
+  kernels::finish(total, out_row(sequence, problem, block, q));
+  if (sequence.log_sum_exp != nullptr) {
+    sequence
+        .log_sum_exp[(block.row + q / block.group) * problem.heads + block.head + q % block.group] =
+        kernels::log_sum_exp(total);
+  }
+}
+
+// Every segment of one block, one after the other, merged as they close.
+template <kv::Store S, Mask M, Score F>
+void attend_block(const Sequence<S>& sequence, const Problem& problem, const QueryBlock& block,
+                  const M& mask, const F& transform, const Scratch::Worker& worker) {
+  const auto blocks = sequence.store->blocks(problem.layer, block.head / block.group);
+  const Range visible = visible_to(block, *sequence.store, mask);
+  gather(sequence.queries, problem, block, worker.queries);
+  std::fill_n(worker.totals, block.count, kernels::SoftmaxPart{});
+  for (Index segment = visible.begin / kSegmentKeys; segment * kSegmentKeys < visible.end;
+       ++segment) {
+    attend_segment<typename S::Codec>(block, blocks, segment_at(segment, visible), mask, transform,
+                                      worker);
+    for (Index q = 0; q < block.count; ++q) {
+      const std::span<float> out = out_row(sequence, problem, block, q);
+      kernels::merge(worker.totals[q], out, worker.parts[q],
+                     {worker.values + q * block.value_lanes, out.size()});
+    }
+  }
+  for (Index q = 0; q < block.count; ++q) {
+    finish_row(sequence, problem, block, q, worker.totals[q]);
+  }
+}
+
+// One row whose segments go to different workers and are merged when all are there.
+template <kv::Store S, Mask M, Score F>
+void attend_split(const Sequence<S>& sequence, Index index, const Problem& problem, const M& mask,
+                  const F& transform, Scratch& scratch, Executor& executor) {
+  const kv::Geometry& geometry = sequence.store->geometry();
+  const auto block_of = [&](Index head) {
+    return query_block(problem, geometry, index, sequence.first, head, {0, 1});
+  };
+  const Range visible = visible_to(block_of(0), *sequence.store, mask);
+  const Index first = visible.begin / kSegmentKeys;
+  const Index segments = ceil_div(visible.end, kSegmentKeys) - first;
+  executor.parallel_for(geometry.heads * segments, [&](Index item, Index worker_index) {
+    const QueryBlock block = block_of(item / segments);
+    Scratch::Worker worker = scratch.worker(worker_index);
+    gather(sequence.queries, problem, block, worker.queries);
+    worker.values = scratch.slot_values(item);
+    worker.parts = scratch.slot_parts(item);
+    attend_segment<typename S::Codec>(block, sequence.store->blocks(problem.layer, item / segments),
+                                      segment_at(first + item % segments, visible), mask, transform,
+                                      worker);
+  });
+  for (Index head = 0; head < geometry.heads; ++head) {
+    const QueryBlock block = block_of(head);
+    for (Index q = 0; q < block.count; ++q) {
+      const std::span<float> out = out_row(sequence, problem, block, q);
+      kernels::SoftmaxPart total;
+      for (Index item = head * segments; item < (head + 1) * segments; ++item) {
+        kernels::merge(total, out, scratch.slot_parts(item)[q],
+                       {scratch.slot_values(item) + q * block.value_lanes, out.size()});
+      }
+      finish_row(sequence, problem, block, q, total);
+    }
+  }
+}
+
+// Whether a lone row leaves workers idle that its segments could keep busy.
+template <kv::Store S, Mask M>
+bool split_pays(std::span<const Sequence<S>> sequences, const M& mask, const Scratch& scratch,
+                const Executor& executor) {
+  if (sequences.size() != 1 || sequences[0].rows != 1 || executor.threads() == 1) return false;
+  const kv::Geometry& geometry = sequences[0].store->geometry();
+  const Index segments = ceil_div(mask.visible(sequences[0].first).size(), kSegmentKeys) + 1;
+  return segments > 2 && geometry.heads % executor.threads() != 0 &&
+         geometry.heads < 8 * executor.threads() && geometry.heads * segments <= scratch.slots();
+}
+
+}  // namespace detail
+
+// Attention of every row of every sequence to the keys that `mask` lets it see.
+//
+// Precondition: the rows' keys and values have been put for every visible position from
+// store.begin() on; published or not does not matter.
+//
+// Errors   std::invalid_argument when the query heads are no multiple of a store's heads
+// Cost     rows * heads * visible keys * (key_dim + value_dim) multiply-adds; allocates nothing
+//          for as many sequences as the scratch was made for
+// Threads  stores are only read; scratch and out belong to the call
+template <kv::Store S, Mask M = Causal, Score F = Plain>
+void attend(std::span<const Sequence<S>> sequences, const Problem& problem, const M& mask,
+            const F& transform, Scratch& scratch, Executor& executor) {
+  for (const Sequence<S>& sequence : sequences) {
+    const Index heads = sequence.store->geometry().heads;
+    expects(problem.heads > 0 && problem.heads % heads == 0, "attention::attend: ", problem.heads,
+            " query heads over ", heads, " key heads");
+  }
+  if (detail::split_pays(sequences, mask, scratch, executor)) {
+    return detail::attend_split(sequences[0], 0, problem, mask, transform, scratch, executor);
+  }
+  std::vector<Index>& firsts = scratch.first_items();
+  firsts.assign(1, 0);
+  for (const Sequence<S>& sequence : sequences) {
+    const kv::Geometry& geometry = sequence.store->geometry();
+    const Index rows = block_rows(group_size(problem.heads, geometry));
+    firsts.push_back(firsts.back() + geometry.heads * ceil_div(sequence.rows, rows));
+  }
+  executor.parallel_for(firsts.back(), [&](Index item, Index worker) {
+    const auto after = std::upper_bound(firsts.begin(), firsts.end(), item);
+    const Index index = after - firsts.begin() - 1;
+    const Sequence<S>& sequence = sequences[static_cast<std::size_t>(index)];
+    const kv::Geometry& geometry = sequence.store->geometry();
+    const Index rows = block_rows(group_size(problem.heads, geometry));
+    const Index within = item - *(after - 1);
+    const Index first = within / geometry.heads * rows;
+    detail::attend_block(
+        sequence, problem,
+        detail::query_block(problem, geometry, index, sequence.first, within % geometry.heads,
+                            {first, std::min(first + rows, sequence.rows)}),
+        mask, transform, scratch.worker(worker));
+  });
+}
+
+}  // namespace decant::inline v0::attention

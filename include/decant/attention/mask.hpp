@@ -1,0 +1,41 @@
+// decant/attention/mask.hpp - which keys a row may see.
+//
+// A mask answers with one half-open range of positions per row, so a kernel knows where to start
+// and where to stop and never multiplies an unseen key by zero. What is no range (a padding mask, a
+// learned bias) is a matter of scores: attention/score.hpp.
+//
+// Depends on  core/types.hpp
+// Source      Vaswani et al. 2017, arXiv:1706.03762; Jiang et al. 2023, arXiv:2310.06825 (window)
+// Tested by   tests/attention/mask_test.cpp
+#pragma once
+
+#include <decant/core/types.hpp>
+
+#include <algorithm>
+#include <concepts>
+
+namespace decant::inline v0::attention {
+
+// The keys that the row at `position` sees. Law: it depends on `position` alone.
+template <class M>
+concept Mask = requires(const M& mask, Position position) {
+  { mask.visible(position) } -> std::same_as<Range>;
+};
+
+// The row's own token and those before it; with a window of W, itself and the W - 1 before it.
+struct Causal {
+  Position window = 0;  // 0 means unlimited
+
+  constexpr Range visible(Position position) const noexcept {
+    return {window > 0 ? std::max<Position>(0, position - window + 1) : 0, position + 1};
+  }
+};
+
+// Every key of [0, keys), for encoders and cross-attention.
+struct Bidirectional {
+  Position keys = 0;
+
+  constexpr Range visible(Position) const noexcept { return {0, keys}; }
+};
+
+}  // namespace decant::inline v0::attention

@@ -1,0 +1,124 @@
+// decant/attention/problem.hpp - what attention is asked: rows of queries against stores.
+//
+// Depends on  core/buffer.hpp, kernels/softmax.hpp, kv/block.hpp
+// Tested by   tests/attention/attend_test.cpp
+#pragma once
+
+#include <decant/core/buffer.hpp>
+#include <decant/core/error.hpp>
+#include <decant/core/shape.hpp>
+#include <decant/core/types.hpp>
+#include <decant/kernels/softmax.hpp>
+#include <decant/kv/block.hpp>
+
+#include <algorithm>
+#include <vector>
+
+namespace decant::inline v0::attention {
+
+inline constexpr Index kTileKeys = 64;       // scores of one running-softmax update
+inline constexpr Index kSegmentKeys = 1024;  // keys whose sums stand alone before they merge
+inline constexpr Index kBlockQueries =
+    96;  // queries that share one walk over keys: 16 tiles of 6 rows
+
+// Consecutive rows of one sequence and the store they look into.
+//
+// Shape    queries [rows][heads][key_dim], out [rows][heads][value_dim], log_sum_exp [rows][heads]
+//          or null; rows of queries and out are strides apart (Problem)
+// Units    `first` is the position of row 0, which need not be published yet
+template <kv::Store S>
+struct Sequence {
+  const S* store = nullptr;
+  Position first = 0;
+  Index rows = 0;
+  const float* queries = nullptr;
+  float* out = nullptr;
+  float* log_sum_exp = nullptr;  // natural logarithm
+};
+
+// What all sequences of one call have in common.
+struct Problem {
+  Index layer = 0;
+  Index heads = 0;         // query heads, a multiple of the store's heads
+  float scale = 1.0f;      // multiplies q·k
+  Index query_stride = 0;  // numbers from one row of queries to the next
+  Index out_stride = 0;
+};
+
+// Query head h looks at key head h / group.
+constexpr Index group_size(Index heads, const kv::Geometry& geometry) noexcept {
+  return heads / geometry.heads;
+}
+
+// Rows that are worked on together, so that keys are read once for kBlockQueries queries.
+constexpr Index block_rows(Index group) noexcept {
+  return std::max<Index>(1, kBlockQueries / group);
+}
+
+// Memory for the sums of every worker, and for segments that different workers take.
+//
+// Units    split_positions: up to which context one row's segments may be spread over workers
+// Errors   std::invalid_argument, std::bad_alloc from the constructor
+// Threads  one call of attend() at a time
+class Scratch {
+ public:
+  struct Worker {
+    float* queries;                // [block queries][key_dim]
+    float* sums;                   // [block queries][16]
+    float* values;                 // [block queries][value lanes]
+    float* scores;                 // [block queries][64], then weights
+    Range* keys;                   // [block queries], what each sees of the tile at work
+    kernels::SoftmaxPart* parts;   // [block queries], of the segment at work
+    kernels::SoftmaxPart* totals;  // [block queries], of all segments so far
+  };
+
+  Scratch(const kv::Geometry& geometry, Index heads, Index threads, Index sequences,
+          Index split_positions)
+      : value_lanes_(round_up(geometry.value_dim, kLanes)),
+        group_(group_size(heads, geometry)),
+        queries_(block_rows(group_) * group_),
+        worker_floats_(checked_product(queries_, checked_sum(round_up(geometry.key_dim, kLanes),
+                                                             value_lanes_ + kLanes + kTileKeys))),
+        slots_(threads > 1 ? geometry.heads * ceil_div(split_positions, kSegmentKeys) : 0),
+        key_dim_(geometry.key_dim),
+        floats_(checked_product(threads, worker_floats_)),
+        parts_(checked_product({threads, queries_, 2})),
+        keys_(checked_product(threads, queries_)),
+        slot_values_(checked_product({slots_, group_, value_lanes_})),
+        slot_parts_(checked_product(slots_, group_)) {
+    first_items_.reserve(static_cast<std::size_t>(sequences) + 1);
+  }
+
+  Worker worker(Index at) noexcept {
+    float* base = floats_.data() + at * worker_floats_;
+    kernels::SoftmaxPart* parts = parts_.data() + at * queries_ * 2;
+    float* sums = base + queries_ * round_up(key_dim_, kLanes);
+    float* scores = sums + queries_ * kLanes;
+    return {.queries = base,
+            .sums = sums,
+            .values = scores + queries_ * kTileKeys,
+            .scores = scores,
+            .keys = keys_.data() + at * queries_,
+            .parts = parts,
+            .totals = parts + queries_};
+  }
+
+  // Results of one segment for the queries of one row and key head.
+  Index slots() const noexcept { return slots_; }
+  float* slot_values(Index at) noexcept { return slot_values_.data() + at * group_ * value_lanes_; }
+  kernels::SoftmaxPart* slot_parts(Index at) noexcept { return slot_parts_.data() + at * group_; }
+
+  Index value_lanes() const noexcept { return value_lanes_; }
+  std::vector<Index>& first_items() noexcept { return first_items_; }
+
+ private:
+  Index value_lanes_, group_, queries_, worker_floats_, slots_, key_dim_;
+  Buffer<float> floats_;
+  Buffer<kernels::SoftmaxPart> parts_;
+  Buffer<Range> keys_;
+  Buffer<float> slot_values_;
+  Buffer<kernels::SoftmaxPart> slot_parts_;
+  std::vector<Index> first_items_;  // of each sequence, in the list of all pieces of work
+};
+
+}  // namespace decant::inline v0::attention

@@ -1,0 +1,65 @@
+// decant/attention/score.hpp - what happens to a score between q·k and the softmax.
+//
+// Scores come scaled, sixteen keys at a time. A transform sees them with the row and head they
+// belong to; it must not look at anything else, or a row would depend on its neighbours.
+//
+// Depends on  core/simd.hpp
+// Source      Gemma Team 2024, arXiv:2408.00118 (soft cap); ONNX Attention-23 (additive bias)
+// Tested by   tests/attention/attend_test.cpp
+#pragma once
+
+#include <decant/core/simd.hpp>
+#include <decant/core/types.hpp>
+
+#include <concepts>
+
+namespace decant::inline v0::attention {
+
+// Where sixteen scores stand: `row` counts from the first row of its sequence in this call, `head`
+// is a query head, `first_key` a position and a multiple of 16.
+struct ScorePlace {
+  Index sequence = 0;
+  Index row = 0;
+  Index head = 0;
+  Position first_key = 0;
+  Index keys = 0;  // how many of the sixteen are visible or precede a visible one
+};
+
+template <class F>
+concept Score = requires(const F& transform, const Lanes& scores, const ScorePlace& place) {
+  { transform(scores, place) } -> std::same_as<Lanes>;
+};
+
+// The score as it is.
+struct Plain {
+  DECANT_ALWAYS_INLINE Lanes operator()(const Lanes& scores, const ScorePlace&) const noexcept {
+    return scores;
+  }
+};
+
+// cap * tanh(score / cap): bounded by the cap, almost the identity near zero.
+struct SoftCap {
+  float cap = 50.0f;
+
+  DECANT_ALWAYS_INLINE Lanes operator()(const Lanes& scores, const ScorePlace&) const noexcept {
+    return broadcast(cap) * tanh(scores * broadcast(1.0f / cap));
+  }
+};
+
+// score + bias[sequence][head][row][key]; -inf hides a key. A stride of 0 shares the bias.
+//
+// Shape    bias holds a number for every visible key, consecutive by position
+struct Bias {
+  const float* bias = nullptr;
+  Index sequence_stride = 0;
+  Index head_stride = 0;
+  Index row_stride = 0;
+
+  DECANT_ALWAYS_INLINE Lanes operator()(const Lanes& scores, const ScorePlace& at) const noexcept {
+    const float* from = bias + at.sequence * sequence_stride + at.head * head_stride +
+                        at.row * row_stride + at.first_key;
+    return scores + load_first(from, at.keys);
+  }
+};
+
+}  // namespace decant::inline v0::attention

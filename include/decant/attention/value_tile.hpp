@@ -1,0 +1,94 @@
+// decant/attention/value_tile.hpp - R rows of weights times the values of consecutive tokens.
+//
+// Lanes run over the dimensions of a value, and tokens are added in ascending order, each into the
+// one accumulator of its dimension; a row's sum is the same alone or with others.
+//
+// Depends on  codec/concept.hpp, core/simd.hpp, kernels/tile.hpp, kv/geometry.hpp
+// Tested by   tests/attention/attend_test.cpp
+#pragma once
+
+#include <decant/codec/concept.hpp>
+#include <decant/core/simd.hpp>
+#include <decant/core/types.hpp>
+#include <decant/kernels/tile.hpp>
+#include <decant/kv/geometry.hpp>
+
+#include <algorithm>
+
+namespace decant::inline v0::attention::detail {
+
+// The weights of R rows for the tokens of one tile, and where their sums stand.
+//
+// Shape    weights [R][64] at weight_stride; sums [R][lanes] at lanes
+struct ValueSums {
+  const float* weights = nullptr;
+  Index weight_stride = 0;
+  float* sums = nullptr;
+  Index lanes = 0;  // value_dim rounded up to 16
+};
+
+// Adds Count tokens, from `token` on, that lie in one group of C::kInterleave from number First on.
+template <codec::Codec C, int First, int Count, int R, int D>
+DECANT_ALWAYS_INLINE void add_tokens(Lanes (&at)[R][D], const ValueSums& work,
+                                     const typename C::Cell* group, Index token) {
+  Lanes values[D][C::kInterleave];
+  DECANT_UNROLL
+  for (int d = 0; d < D; ++d) C::widen(group + d * kLanes * C::kInterleave, values[d]);
+  DECANT_UNROLL
+  for (int i = 0; i < Count; ++i) {
+    DECANT_UNROLL
+    for (int r = 0; r < R; ++r) {
+      const Lanes weight = broadcast(work.weights[r * work.weight_stride + token + i]);
+      DECANT_UNROLL
+      for (int d = 0; d < D; ++d) at[r][d] = madd(weight, values[d][First + i], at[r][d]);
+    }
+  }
+}
+
+// sums[r] += sum over tokens of weights[r][token] * value(token), for D * 16 dimensions from `dim`.
+//
+// Shape    panels[token / 16] is the value panel of a token; tokens lie in [0, 64)
+template <codec::Codec C, int R, int D>
+void add_values(const ValueSums& work, const typename C::Cell* const* panels, Range tokens,
+                Index dim, kernels::Ahead ahead) {
+  constexpr Index kStep = C::kInterleave;
+  Lanes at[R][D];
+  DECANT_UNROLL
+  for (int r = 0; r < R; ++r) {
+    DECANT_UNROLL
+    for (int d = 0; d < D; ++d) at[r][d] = load(work.sums + r * work.lanes + dim + d * kLanes);
+  }
+  for (Index token = tokens.begin; token < tokens.end;) {
+    const Index panel = token / kv::kPanelTokens;
+    const Index end = std::min<Index>(tokens.end, (panel + 1) * kv::kPanelTokens);
+    const typename C::Cell* group =
+        panels[panel] + (token % kv::kPanelTokens / kStep * work.lanes + dim) * kStep;
+    if constexpr (kStep == 2) {
+      if (token % 2 == 1) {
+        add_tokens<C, 1, 1>(at, work, group, token);
+        token += 1;
+        group += work.lanes * kStep;
+      }
+    }
+    for (; token + kStep <= end; token += kStep, group += work.lanes * kStep) {
+      if (ahead.cells > 0) {
+        DECANT_UNROLL
+        for (int d = 0; d < D; ++d) prefetch(group + d * kLanes * kStep + ahead.cells);
+      }
+      add_tokens<C, 0, kStep>(at, work, group, token);
+    }
+    if constexpr (kStep == 2) {
+      if (token < end) {
+        add_tokens<C, 0, 1>(at, work, group, token);
+        token += 1;
+      }
+    }
+  }
+  DECANT_UNROLL
+  for (int r = 0; r < R; ++r) {
+    DECANT_UNROLL
+    for (int d = 0; d < D; ++d) store(work.sums + r * work.lanes + dim + d * kLanes, at[r][d]);
+  }
+}
+
+}  // namespace decant::inline v0::attention::detail
