@@ -1,0 +1,76 @@
+// decant/model/batch.hpp - what one step is asked to do: rows of tokens, each with its store.
+//
+// Prefill, decode, a chunk of a prompt and the verification of drafts are the same thing here:
+// some tokens that follow what a store holds.
+//
+// Depends on  attention/problem.hpp, core/error.hpp, kv/block.hpp
+// Tested by   tests/model/batch_test.cpp
+#pragma once
+
+#include <decant/attention/problem.hpp>
+#include <decant/core/error.hpp>
+#include <decant/core/types.hpp>
+#include <decant/kv/block.hpp>
+
+#include <span>
+#include <vector>
+
+namespace decant::inline v0::model {
+
+// Which rows of an entry want logits.
+enum class Logits { none, last, all };
+
+// The order of add() is the order of rows and of logits. Stores are borrowed until the step is
+// done.
+//
+// Errors   std::invalid_argument
+// Cost     add copies the tokens; clear keeps the memory
+// Threads  as a std::vector
+template <kv::Store S>
+class Batch {
+ public:
+  struct Entry {
+    S* store;
+    Index first_row;
+    Index rows;
+    Logits wanted;
+  };
+
+  // Shape    tokens is [rows], at least one
+  // Errors   std::invalid_argument for no tokens, or a store that is in the batch already
+  void add(S& store, std::span<const Token> tokens, Logits wanted = Logits::last) {
+    expects(!tokens.empty(), "model::Batch::add: no tokens");
+    for (const Entry& entry : entries_) {
+      expects(entry.store != &store,
+              "model::Batch::add: the store is in the batch already, as entry ",
+              &entry - entries_.data());
+    }
+    entries_.push_back({&store, rows(), std::ssize(tokens), wanted});
+    sequences_.push_back({.store = &store, .rows = std::ssize(tokens)});
+    tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
+    if (wanted != Logits::none) logit_rows_ += wanted == Logits::all ? std::ssize(tokens) : 1;
+  }
+
+  void clear() noexcept {
+    entries_.clear();
+    sequences_.clear();
+    tokens_.clear();
+    logit_rows_ = 0;
+  }
+
+  Index rows() const noexcept { return std::ssize(tokens_); }
+  Index logit_rows() const noexcept { return logit_rows_; }
+  std::span<const Entry> entries() const noexcept { return entries_; }
+  std::span<const Token> tokens() const noexcept { return tokens_; }
+
+  // What a layer asks of attention, one per entry; the step fills it in.
+  std::span<attention::Sequence<S>> sequences() noexcept { return sequences_; }
+
+ private:
+  std::vector<Entry> entries_;
+  std::vector<attention::Sequence<S>> sequences_;
+  std::vector<Token> tokens_;
+  Index logit_rows_ = 0;
+};
+
+}  // namespace decant::inline v0::model

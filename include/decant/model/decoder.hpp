@@ -1,0 +1,159 @@
+// decant/model/decoder.hpp - a decoder-only transformer, and the one operation it has.
+//
+// A step appends tokens to stores and gives logits of the rows that asked. Prefill, decode, chunks
+// and batches are steps; recomputing is a step on an empty store. Everything is checked before
+// anything is written: rows go into reserved slots, and a store's length is published last.
+//
+// Depends on  model/layer.hpp, model/weights_check.hpp
+// Tested by   tests/model/step_test.cpp, tests/law/*_test.cpp
+#pragma once
+
+#include <decant/attention/rope.hpp>
+#include <decant/core/error.hpp>
+#include <decant/core/types.hpp>
+#include <decant/kv/block.hpp>
+#include <decant/model/batch.hpp>
+#include <decant/model/config.hpp>
+#include <decant/model/layer.hpp>
+#include <decant/model/weights.hpp>
+#include <decant/model/weights_check.hpp>
+#include <decant/model/workspace.hpp>
+
+#include <utility>
+
+namespace decant::inline v0::model {
+
+// Errors   std::invalid_argument when configuration and weights do not fit each other
+// Cost     a step of r rows over n keys: r * (parameters + layers * heads * n * (key_dim +
+//          value_dim)) multiply-adds; allocates nothing
+// Threads  const: many threads may step at once, each with its own batch, stores and workspace
+class Decoder {
+ public:
+  Decoder(Config config, Weights weights)
+      : config_(std::move(config)), weights_(std::move(weights)) {
+    check(config_);
+    check(config_, weights_);
+  }
+
+  const Config& config() const noexcept { return config_; }
+  const Weights& weights() const noexcept { return weights_; }
+
+  // Appends the batch's tokens to its stores; workspace.logits(i) then holds the rows wanted. All
+  // or nothing: after an exception every store is as it was.
+  //
+  // Errors   std::invalid_argument (a token outside the vocabulary, more rows than the workspace
+  //          has, a store of another geometry, a position beyond learned ones), CacheFull
+  template <kv::Store S>
+  void step(Batch<S>& batch, Workspace& workspace) const {
+    check_step(batch, workspace);
+    reserve(batch);
+    embed(batch, workspace);
+    for (Index layer = 0; layer < config_.layers; ++layer) {
+      detail::run_layer(config_, weights_.layers[static_cast<std::size_t>(layer)], layer, batch,
+                        workspace);
+    }
+    project(batch, workspace);
+    for (const auto& entry : batch.entries()) entry.store->publish(entry.rows);
+  }
+
+ private:
+  template <kv::Store S>
+  void check_step(const Batch<S>& batch, const Workspace& workspace) const {
+    const Limits& limits = workspace.limits();
+    expects(batch.rows() > 0, "model::Decoder::step: no rows");
+    expects(batch.rows() <= limits.rows, "model::Decoder::step: ", batch.rows(),
+            " rows, the workspace has ", limits.rows);
+    expects(batch.logit_rows() <= limits.logit_rows, "model::Decoder::step: ", batch.logit_rows(),
+            " rows of logits, the workspace has ", limits.logit_rows);
+    expects(std::ssize(batch.entries()) <= limits.sequences,
+            "model::Decoder::step: ", batch.entries().size(), " sequences, the workspace has ",
+            limits.sequences);
+    for (Token token : batch.tokens()) {
+      expects(token >= 0 && token < config_.vocabulary, "model::Decoder::step: token ", token,
+              " is not in [0, ", config_.vocabulary, ")");
+    }
+    for (const auto& entry : batch.entries()) {
+      expects(entry.store->geometry() == config_.geometry(),
+              "model::Decoder::step: a store of another geometry");
+      expects(
+          weights_.positions.empty() || entry.rows <= config_.max_positions - entry.store->end(),
+          "model::Decoder::step: position ", entry.store->end() + entry.rows - 1, " is beyond the ",
+          config_.max_positions, " learned ones");
+    }
+  }
+
+  // Room in every store, or in none.
+  template <kv::Store S>
+  static void reserve(const Batch<S>& batch) {
+    std::size_t done = 0;
+    try {
+      for (const auto& entry : batch.entries()) {
+        entry.store->reserve(entry.rows);
+        done += 1;
+      }
+    } catch (...) {
+      for (const auto& entry : batch.entries().first(done)) {
+        entry.store->rewind(entry.store->end());
+      }
+      throw;
+    }
+  }
+
+  // The rows' first numbers, and the angles of their positions.
+  template <kv::Store S>
+  void embed(const Batch<S>& batch, Workspace& workspace) const {
+    const Index pairs = Workspace::rotary_pairs(config_);
+    for (const auto& entry : batch.entries()) {
+      detail::for_rows(entry.rows, workspace.executor(), [&](Index at) {
+        const Index row = entry.first_row + at;
+        const Position position = entry.store->end() + at;
+        embed_row(batch.tokens()[static_cast<std::size_t>(row)], position,
+                  detail::numbers(workspace.stream.data() + row * config_.width, config_.width));
+        attention::angles(position, workspace.frequencies,
+                          detail::numbers(workspace.cosines.data() + row * pairs, pairs),
+                          detail::numbers(workspace.sines.data() + row * pairs, pairs));
+      });
+    }
+  }
+
+  void embed_row(Token token, Position position, std::span<float> out) const {
+    weights_.embedding.row(token, out);
+    if (config_.embedding_scale != 1.0f) {
+      for (float& number : out) number *= config_.embedding_scale;
+    }
+    if (weights_.positions.empty()) return;
+    const float* learned = weights_.positions.data() + position * config_.width;
+    for (std::size_t n = 0; n < out.size(); ++n) out[n] += learned[n];
+  }
+
+  // Logits of the rows that asked for them: their streams, normed and multiplied.
+  template <kv::Store S>
+  void project(const Batch<S>& batch, Workspace& workspace) const {
+    Index wanted = 0;
+    const auto take = [&](Index row) {
+      detail::normalise(
+          config_, weights_.output_norm,
+          detail::numbers(workspace.stream.data() + row * config_.width, config_.width),
+          detail::numbers(workspace.normed.data() + wanted * config_.width, config_.width));
+      wanted += 1;
+    };
+    for (const auto& entry : batch.entries()) {
+      const Index end = entry.first_row + entry.rows;
+      if (entry.wanted == Logits::none) continue;
+      for (Index row = entry.wanted == Logits::all ? entry.first_row : end - 1; row < end; ++row) {
+        take(row);
+      }
+    }
+    if (wanted == 0) return;
+    const bool tied = weights_.output.matrix.empty();
+    const kernels::Matrix& output = tied ? weights_.embedding : weights_.output.matrix;
+    output.multiply(workspace.normed.data(), workspace.logits(0).data(),
+                    {wanted, config_.width, config_.vocabulary},
+                    {.bias = detail::bias_of(weights_.output)}, workspace.executor());
+  }
+
+  Config config_;
+  Weights weights_;
+};
+
+}  // namespace decant::inline v0::model

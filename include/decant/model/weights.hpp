@@ -1,0 +1,53 @@
+// decant/model/weights.hpp - the parameters of a decoder, packed for the products that read them.
+//
+// Matrices that share their input are stacked into one (query, key and value rows; gate and up
+// rows), so that a layer is four products. An empty vector is a bias or norm that the model does
+// not have.
+//
+// Depends on  kernels/matrix.hpp, model/config.hpp
+// Tested by   tests/model/weights_test.cpp
+#pragma once
+
+#include <decant/core/error.hpp>
+#include <decant/core/types.hpp>
+#include <decant/kernels/matrix.hpp>
+#include <decant/model/config.hpp>
+
+#include <vector>
+
+namespace decant::inline v0::model {
+
+// y = matrix * x + bias
+//
+// Shape    matrix [outputs, inputs]; bias [outputs] or empty
+struct Linear {
+  kernels::Matrix matrix;
+  std::vector<float> bias;
+};
+
+// Shape    weight [n]; bias [n] or empty (RMS norms have none)
+struct NormWeights {
+  std::vector<float> weight;
+  std::vector<float> bias;
+};
+
+struct LayerWeights {
+  NormWeights attention_norm;
+  Linear qkv;              // [(heads + kv_heads) * key_dim + kv_heads * value_dim, width]
+  NormWeights query_norm;  // [key_dim] each, empty unless queries and keys are normed by head
+  NormWeights key_norm;
+  Linear attention_output;  // [width, heads * value_dim]
+  NormWeights feed_forward_norm;
+  Linear up;  // [2 * feed_forward, width], gate rows first, where gated; else [feed_forward, width]
+  Linear down;  // [width, feed_forward]
+};
+
+struct Weights {
+  kernels::Matrix embedding;     // [vocabulary, width]
+  std::vector<float> positions;  // [max_positions, width], empty unless learned
+  std::vector<LayerWeights> layers;
+  NormWeights output_norm;
+  Linear output;  // [vocabulary, width]; an empty matrix means the embedding is used (tied)
+};
+
+}  // namespace decant::inline v0::model

@@ -1,0 +1,85 @@
+// decant/model/weights_check.hpp - whether weights have the shapes that a configuration asks for.
+//
+// Depends on  model/config.hpp, model/weights.hpp
+// Tested by   tests/model/weights_test.cpp
+#pragma once
+
+#include <decant/core/error.hpp>
+#include <decant/core/types.hpp>
+#include <decant/kernels/matrix.hpp>
+#include <decant/model/config.hpp>
+#include <decant/model/weights.hpp>
+
+#include <string_view>
+#include <vector>
+
+namespace decant::inline v0::model {
+
+namespace detail {
+
+inline void check_matrix(const kernels::Matrix& matrix, Index rows, Index columns,
+                         std::string_view name, Index layer) {
+  expects(matrix.rows() == rows && matrix.columns() == columns, "model::Weights: ", name,
+          " of layer ", layer, " is [", matrix.rows(), ", ", matrix.columns(), "], not [", rows,
+          ", ", columns, "]");
+}
+
+inline void check_vector(const std::vector<float>& numbers, Index size, bool optional,
+                         std::string_view name, Index layer) {
+  expects(std::ssize(numbers) == size || (optional && numbers.empty()), "model::Weights: ", name,
+          " of layer ", layer, " has ", numbers.size(), " numbers, not ", size);
+}
+
+inline void check_linear(const Linear& linear, Index rows, Index columns, std::string_view name,
+                         Index layer) {
+  check_matrix(linear.matrix, rows, columns, name, layer);
+  check_vector(linear.bias, rows, true, name, layer);
+}
+
+inline void check_norm(const NormWeights& norm, Index size, bool optional, std::string_view name,
+                       Index layer) {
+  check_vector(norm.weight, size, optional, name, layer);
+  check_vector(norm.bias, size, true, name, layer);
+}
+
+inline void check_layer(const Config& config, const LayerWeights& weights, Index layer) {
+  const Index keys = (config.heads + config.kv_heads) * config.key_dim;
+  const Index inner = config.gated ? 2 * config.feed_forward : config.feed_forward;
+  check_norm(weights.attention_norm, config.width, false, "the attention norm", layer);
+  check_linear(weights.qkv, keys + config.kv_heads * config.value_dim, config.width, "qkv", layer);
+  check_norm(weights.query_norm, config.key_dim, true, "the query norm", layer);
+  check_norm(weights.key_norm, config.key_dim, true, "the key norm", layer);
+  check_linear(weights.attention_output, config.width, config.heads * config.value_dim,
+               "the attention output", layer);
+  check_norm(weights.feed_forward_norm, config.width, false, "the feed-forward norm", layer);
+  check_linear(weights.up, inner, config.width, "up", layer);
+  check_linear(weights.down, config.width, config.feed_forward, "down", layer);
+}
+
+}  // namespace detail
+
+// Refuses weights of other shapes; what stands outside the layers is called layer -1.
+//
+// Errors   std::invalid_argument naming the weight and both shapes
+inline void check(const Config& config, const Weights& weights) {
+  constexpr Index kNoLayer = -1;
+  detail::check_matrix(weights.embedding, config.vocabulary, config.width, "the embedding",
+                       kNoLayer);
+  if (!config.rope || !weights.positions.empty()) {
+    detail::check_vector(weights.positions, checked_product(config.max_positions, config.width),
+                         config.rope.has_value(), "the positions", kNoLayer);
+  }
+  expects(std::ssize(weights.layers) == config.layers, "model::Weights: ", weights.layers.size(),
+          " layers, not ", config.layers);
+  for (Index layer = 0; layer < config.layers; ++layer) {
+    detail::check_layer(config, weights.layers[static_cast<std::size_t>(layer)], layer);
+  }
+  detail::check_norm(weights.output_norm, config.width, false, "the output norm", kNoLayer);
+  if (!weights.output.matrix.empty()) {
+    detail::check_matrix(weights.output.matrix, config.vocabulary, config.width, "the output",
+                         kNoLayer);
+  }
+  detail::check_vector(weights.output.bias, config.vocabulary, true, "the output", kNoLayer);
+}
+
+}  // namespace decant::inline v0::model

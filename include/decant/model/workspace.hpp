@@ -1,0 +1,101 @@
+// decant/model/workspace.hpp - the memory and the workers of a step, made once.
+//
+// Depends on  attention/problem.hpp, core/buffer.hpp, core/executor.hpp, model/config.hpp
+// Tested by   tests/model/step_test.cpp, tests/law/allocation_test.cpp
+#pragma once
+
+#include <decant/attention/problem.hpp>
+#include <decant/core/buffer.hpp>
+#include <decant/core/error.hpp>
+#include <decant/core/executor.hpp>
+#include <decant/core/types.hpp>
+#include <decant/model/config.hpp>
+
+#include <algorithm>
+#include <span>
+#include <vector>
+
+namespace decant::inline v0::model {
+
+// The largest step that a workspace has room for.
+struct Limits {
+  Index rows = 512;
+  Index logit_rows = 1;
+  Index sequences = 1;
+};
+
+// Shape    buffers are [rows][...], see the members; logits are [logit_rows][vocabulary]
+// Errors   std::invalid_argument (a limit below 1), std::bad_alloc from the constructor
+// Cost     the constructor allocates; a step within the limits does not
+// Threads  one step at a time
+class Workspace {
+ public:
+  Workspace(const Config& config, const Limits& limits, Executor& executor = serial_executor())
+      : limits_(checked(config, limits)),
+        executor_(&executor),
+        vocabulary_(config.vocabulary),
+        stream(checked_product(limits.rows, config.width)),
+        normed(checked_product(limits.rows, config.width)),
+        qkv(checked_product(limits.rows, qkv_width(config))),
+        attended(checked_product({limits.rows, config.heads, config.value_dim})),
+        inner(checked_product({limits.rows, config.gated ? 2 : 1, config.feed_forward})),
+        cosines(checked_product(limits.rows, rotary_pairs(config))),
+        sines(checked_product(limits.rows, rotary_pairs(config))),
+        scratch(config.geometry(), config.heads, executor.threads(), limits.sequences,
+                config.max_positions),
+        logits_(checked_product(limits.logit_rows, config.vocabulary)) {
+    if (config.rope) frequencies = attention::frequencies(*config.rope, config.key_dim);
+  }
+
+  const Limits& limits() const noexcept { return limits_; }
+  Executor& executor() noexcept { return *executor_; }
+
+  // Logits of the i-th row that asked for them in the last step, in the order of the batch.
+  //
+  // Shape    [vocabulary]
+  // Errors   std::invalid_argument
+  std::span<float> logits(Index at) {
+    expects(at >= 0 && at < limits_.logit_rows, "model::Workspace: logit row ", at, " of ",
+            limits_.logit_rows);
+    return {logits_.data() + at * vocabulary_, static_cast<std::size_t>(vocabulary_)};
+  }
+
+  // Numbers of one row of stacked queries, keys and values.
+  static Index qkv_width(const Config& config) {
+    return (config.heads + config.kv_heads) * config.key_dim + config.kv_heads * config.value_dim;
+  }
+  static Index rotary_pairs(const Config& config) {
+    if (!config.rope) return 0;
+    return (config.rope->rotary_dim == 0 ? config.key_dim : config.rope->rotary_dim) / 2;
+  }
+
+ private:
+  static const Limits& checked(const Config& config, const Limits& limits) {
+    check(config);
+    expects(limits.rows >= 1 && limits.logit_rows >= 1 && limits.sequences >= 1,
+            "model::Workspace: limits of ", limits.rows, " rows, ", limits.logit_rows,
+            " logit rows, ", limits.sequences, " sequences");
+    return limits;
+  }
+
+  Limits limits_;
+  Executor* executor_;
+  Index vocabulary_;
+
+ public:
+  // The decoder's own: what flows through a step.
+  Buffer<float> stream;    // [rows][width], the residual stream
+  Buffer<float> normed;    // [rows][width]
+  Buffer<float> qkv;       // [rows][queries of all heads | keys | values]
+  Buffer<float> attended;  // [rows][heads][value_dim]
+  Buffer<float> inner;     // [rows][gate | up], or [rows][up]
+  Buffer<float> cosines;   // [rows][rotary pairs]
+  Buffer<float> sines;     // [rows][rotary pairs]
+  attention::Scratch scratch;
+  std::vector<double> frequencies;  // [rotary pairs]
+
+ private:
+  Buffer<float> logits_;
+};
+
+}  // namespace decant::inline v0::model
