@@ -46,7 +46,8 @@ struct SoftCap {
   }
 };
 
-// score + bias[sequence][head][row][key]; -inf hides a key. A stride of 0 shares the bias.
+// score + bias[sequence][head][row][key]; -inf hides a key, though its value, which counts zero
+// times, must be finite. A stride of 0 shares the bias.
 //
 // Shape    bias holds a number for every visible key, consecutive by position
 struct Bias {

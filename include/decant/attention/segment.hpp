@@ -46,7 +46,7 @@ struct KeyTile {
   Position first = 0;
   std::array<const typename C::Cell*, kTilePanels> keys{};
   std::array<const typename C::Cell*, kTilePanels> values{};
-  kernels::Ahead ahead;  // to the same cells of the next tile, where memory is the bound
+  Index cells = 0;  // in its panels
 };
 
 // Keys [begin, end) of the tile, counted from its first.
@@ -60,29 +60,27 @@ inline Range panels_of(const Range& keys) noexcept {
 }
 
 // scores[r][key] = query r · key, for the panels in `panels`.
-template <codec::Codec C, int R>
+template <codec::Codec C, int R, class Ahead>
 void score_tile(const float* queries, const QueryBlock& block, const KeyTile<C>& tile, Range panels,
-                float* scores) {
+                const Ahead& ahead, float* scores) {
   std::fill_n(scores, R * kTileKeys, 0.0f);
   if constexpr (kernels::kTilePanels == kTilePanels) {
     if (panels == Range{0, kTilePanels}) {
       const typename C::Cell* four[] = {tile.keys[0], tile.keys[1], tile.keys[2], tile.keys[3]};
       return kernels::multiply_tile<C, R, 4>(queries, block.key_stride, four, block.key_dim, scores,
-                                             kTileKeys, tile.ahead);
+                                             kTileKeys, ahead);
     }
   }
   for (Index panel = panels.begin; panel < panels.end; ++panel) {
     const typename C::Cell* one[] = {tile.keys[static_cast<std::size_t>(panel)]};
     kernels::multiply_tile<C, R, 1>(queries, block.key_stride, one, block.key_dim,
-                                    scores + panel * kv::kPanelTokens, kTileKeys, tile.ahead);
+                                    scores + panel * kv::kPanelTokens, kTileKeys, ahead);
   }
 }
 
-// Turns the scores of one query into weights under a new maximum, and brings what the query has
-// summed so far under the same maximum. False when no key of the tile has a score above -inf.
+// Transforms and masks the scores of one query; returns the largest of them.
 template <Score F>
-bool update_row(float* scores, const Range& keys, const F& transform, ScorePlace place,
-                kernels::SoftmaxPart& part, float* sums, float* values, Index value_lanes) {
+float finish_scores(float* scores, const Range& keys, const F& transform, ScorePlace place) {
   const Range panels = panels_of(keys);
   const Position first = place.first_key;
   Lanes top = broadcast(kernels::kNoScore);
@@ -97,8 +95,13 @@ bool update_row(float* scores, const Range& keys, const F& transform, ScorePlace
     store(scores + start, score);
     top = max(top, score);
   }
-  const float maximum = std::max(part.maximum, reduce_max(top));
-  if (maximum == kernels::kNoScore) return false;
+  return reduce_max(top);
+}
+
+// Turns the scores of one query into weights under the maximum that `part` already has; returns
+// what they add to its sum.
+inline Lanes weigh(float* scores, const Range& keys, float maximum) {
+  const Range panels = panels_of(keys);
   Lanes added = broadcast(0.0f);
   for (Index panel = panels.begin; panel < panels.end; ++panel) {
     float* at = scores + panel * kv::kPanelTokens;
@@ -106,23 +109,24 @@ bool update_row(float* scores, const Range& keys, const F& transform, ScorePlace
     store(at, weight);
     added = added + weight;
   }
-  if (maximum == part.maximum) {
-    store(sums, load(sums) + added);
-    return true;
-  }
-  const Lanes factor = broadcast(exp(part.maximum - maximum));
-  store(sums, madd(load(sums), factor, added));
+  return added;
+}
+
+// Brings what a query has summed so far under a new maximum.
+inline void rescale(float old_maximum, float maximum, float* sums, float* values,
+                    Index value_lanes) {
+  const Lanes factor = broadcast(exp(old_maximum - maximum));
+  store(sums, load(sums) * factor);
   for (Index at = 0; at < value_lanes; at += kLanes) {
     store(values + at, load(values + at) * factor);
   }
-  part.maximum = maximum;
-  return true;
 }
 
 // What R queries from `query` on see of the tile, and their scores there.
-template <codec::Codec C, int R, Mask M>
+template <codec::Codec C, int R, Mask M, class Ahead>
 void score_queries(const QueryBlock& block, Index query, const KeyTile<C>& tile,
-                   const Range& segment, const M& mask, const Scratch::Worker& worker) {
+                   const Range& segment, const M& mask, const Ahead& ahead,
+                   const Scratch::Worker& worker) {
   Range all = {kTileKeys, 0};
   for (Index q = query; q < query + R; ++q) {
     const Range visible = mask.visible(block.first + q / block.group);
@@ -132,22 +136,22 @@ void score_queries(const QueryBlock& block, Index query, const KeyTile<C>& tile,
     if (!keys.empty()) all = {std::min(all.begin, keys.begin), std::max(all.end, keys.end)};
   }
   if (all.empty()) return;
-  score_tile<C, R>(worker.queries + query * block.key_stride, block, tile, panels_of(all),
+  score_tile<C, R>(worker.queries + query * block.key_stride, block, tile, panels_of(all), ahead,
                    worker.scores + query * kTileKeys);
 }
 
 // values[r] += weights[r] · values of the tokens, for D * 16 dimensions from `dim`. Tokens that
 // all R queries see are added together, the rest query by query, always in ascending order.
-template <codec::Codec C, int R, int D>
+template <codec::Codec C, int R, int D, class Ahead>
 void add_queries(const QueryBlock& block, Index query, const KeyTile<C>& tile, Index dim,
-                 const Scratch::Worker& worker) {
+                 const Ahead& ahead, const Scratch::Worker& worker) {
   const auto sums_from = [&](Index q) {
-    return ValueSums{worker.scores + q * kTileKeys, kTileKeys,
-                     worker.values + q * block.value_lanes, block.value_lanes};
+    return ValueSums{worker.scores + q * kTileKeys, worker.values + q * block.value_lanes,
+                     block.value_lanes};
   };
   const auto alone = [&](Index q, const Range& tokens) {
     if (tokens.empty()) return;
-    add_values<C, 1, D>(sums_from(q), tile.values.data(), tokens, dim, tile.ahead);
+    add_values<C, 1, D>(sums_from(q), tile.values.data(), tokens, dim, ahead);
   };
   Range common = {0, kTileKeys};
   for (Index q = query; q < query + R; ++q) {
@@ -159,7 +163,7 @@ void add_queries(const QueryBlock& block, Index query, const KeyTile<C>& tile, I
     return;
   }
   for (Index q = query; q < query + R; ++q) alone(q, {worker.keys[q].begin, common.begin});
-  add_values<C, R, D>(sums_from(query), tile.values.data(), common, dim, tile.ahead);
+  add_values<C, R, D>(sums_from(query), tile.values.data(), common, dim, ahead);
   for (Index q = query; q < query + R; ++q) alone(q, {common.end, worker.keys[q].end});
 }
 
@@ -172,35 +176,74 @@ DECANT_ALWAYS_INLINE void for_tiles(const QueryBlock& block, F&& work) {
   }
 }
 
-// One tile for all queries: first every score, so that the key panels stay in the first-level
-// cache, then every softmax, then the values, a few dimensions at a time.
-template <codec::Codec C, Mask M, Score F>
-void visit_tile(const QueryBlock& block, const KeyTile<C>& tile, const Range& segment,
-                const M& mask, const F& transform, const Scratch::Worker& worker) {
-  for_tiles(block, [&](auto rows, Index query) {
-    score_queries<C, rows>(block, query, tile, segment, mask, worker);
-  });
+// Turns the scores of all queries into weights. Each pass leaves the rows independent of each
+// other, so that one row's chain of operations hides behind the next row's.
+template <Score F>
+void update_rows(const QueryBlock& block, Position first, const F& transform,
+                 const Scratch::Worker& worker) {
   for (Index q = 0; q < block.count; ++q) {
     const ScorePlace place = {block.sequence, block.row + q / block.group,
-                              block.head + q % block.group, tile.first, 0};
-    if (worker.keys[q].empty()) continue;
-    const bool seen = update_row(worker.scores + q * kTileKeys, worker.keys[q], transform, place,
-                                 worker.parts[q], worker.sums + q * kLanes,
-                                 worker.values + q * block.value_lanes, block.value_lanes);
-    if (!seen) worker.keys[q] = {};
+                              block.head + q % block.group, first, 0};
+    kernels::SoftmaxPart& part = worker.parts[q];
+    Range& keys = worker.keys[q];
+    const float maximum = std::max(
+        part.maximum, finish_scores(worker.scores + q * kTileKeys, keys, transform, place));
+    if (maximum == kernels::kNoScore) {
+      keys = {};
+    } else if (maximum != part.maximum) {
+      rescale(part.maximum, maximum, worker.sums + q * kLanes,
+              worker.values + q * block.value_lanes, block.value_lanes);
+      part.maximum = maximum;
+    }
   }
+  for (Index q = 0; q < block.count; ++q) {
+    float* sums = worker.sums + q * kLanes;
+    store(sums, load(sums) +
+                    weigh(worker.scores + q * kTileKeys, worker.keys[q], worker.parts[q].maximum));
+  }
+}
+
+// The values of a tile for all queries, a few dimensions at a time.
+template <codec::Codec C, class Ahead>
+void add_tile(const QueryBlock& block, const KeyTile<C>& tile, const Ahead& ahead,
+              const Scratch::Worker& worker) {
   constexpr Index kDims = kernels::kTilePanels * kLanes;
   Index dim = 0;
   for (; dim + kDims <= block.value_lanes; dim += kDims) {
     for_tiles(block, [&](auto rows, Index query) {
-      add_queries<C, rows, kernels::kTilePanels>(block, query, tile, dim, worker);
+      add_queries<C, rows, kernels::kTilePanels>(block, query, tile, dim, ahead, worker);
     });
   }
   for (; dim < block.value_lanes; dim += kLanes) {
     for_tiles(block, [&](auto rows, Index query) {
-      add_queries<C, rows, 1>(block, query, tile, dim, worker);
+      add_queries<C, rows, 1>(block, query, tile, dim, ahead, worker);
     });
   }
+}
+
+// One tile for all queries: first every score, so that the key panels stay in the first-level
+// cache, then every softmax, then the values. Memory is asked for the next tile meanwhile: at the
+// pace of reading where one tile product reads it, and in shares where many do.
+template <codec::Codec C, Mask M, Score F>
+void visit_tile(const QueryBlock& block, const KeyTile<C>& tile, const Range& segment,
+                const M& mask, const F& transform, const Scratch::Worker& worker) {
+  if (block.count <= kernels::kTileRows) {
+    const kernels::SamePlace ahead = {tile.cells};
+    for_tiles(block, [&](auto rows, Index query) {
+      score_queries<C, rows>(block, query, tile, segment, mask, ahead, worker);
+    });
+    update_rows(block, tile.first, transform, worker);
+    return add_tile(block, tile, ahead, worker);
+  }
+  const Index share = ceil_div(tile.cells, ceil_div(block.count, kernels::kTileRows));
+  for_tiles(block, [&](auto rows, Index query) {
+    const kernels::NextPart<typename C::Cell> ahead = {
+        tile.keys[0] + tile.cells + query / kernels::kTileRows * share,
+        ceil_div(share, block.key_dim)};
+    score_queries<C, rows>(block, query, tile, segment, mask, ahead, worker);
+  });
+  update_rows(block, tile.first, transform, worker);
+  add_tile(block, tile, kernels::StayHere{}, worker);
 }
 
 // All tiles of `segment`, a range of positions within one segment, for all queries of the block.
@@ -213,7 +256,7 @@ void attend_segment(const QueryBlock& block, const Blocks& blocks, const Range& 
   std::fill_n(worker.values, block.count * block.value_lanes, 0.0f);
   auto at = blocks.begin();
   KeyTile<C> tile;
-  if (block.count <= kernels::kTileRows) tile.ahead = {at->panel_cells * kTilePanels};
+  tile.cells = at->panel_cells * kTilePanels;
   for (tile.first = segment.begin / kTileKeys * kTileKeys; tile.first < segment.end;
        tile.first += kTileKeys) {
     for (Index panel = 0; panel < kTilePanels; ++panel) {

@@ -3,10 +3,11 @@
 // Lanes run over the dimensions of a value, and tokens are added in ascending order, each into the
 // one accumulator of its dimension; a row's sum is the same alone or with others.
 //
-// Depends on  codec/concept.hpp, core/simd.hpp, kernels/tile.hpp, kv/geometry.hpp
-// Tested by   tests/attention/attend_test.cpp
+// Depends on  attention/problem.hpp, codec/concept.hpp, core/simd.hpp, kernels/tile.hpp,
+// kv/geometry.hpp Tested by   tests/attention/attend_test.cpp
 #pragma once
 
+#include <decant/attention/problem.hpp>
 #include <decant/codec/concept.hpp>
 #include <decant/core/simd.hpp>
 #include <decant/core/types.hpp>
@@ -19,10 +20,9 @@ namespace decant::inline v0::attention::detail {
 
 // The weights of R rows for the tokens of one tile, and where their sums stand.
 //
-// Shape    weights [R][64] at weight_stride; sums [R][lanes] at lanes
+// Shape    weights [R][64]; sums [R][lanes]
 struct ValueSums {
   const float* weights = nullptr;
-  Index weight_stride = 0;
   float* sums = nullptr;
   Index lanes = 0;  // value_dim rounded up to 16
 };
@@ -38,7 +38,7 @@ DECANT_ALWAYS_INLINE void add_tokens(Lanes (&at)[R][D], const ValueSums& work,
   for (int i = 0; i < Count; ++i) {
     DECANT_UNROLL
     for (int r = 0; r < R; ++r) {
-      const Lanes weight = broadcast(work.weights[r * work.weight_stride + token + i]);
+      const Lanes weight = broadcast(work.weights[r * kTileKeys + token + i]);
       DECANT_UNROLL
       for (int d = 0; d < D; ++d) at[r][d] = madd(weight, values[d][First + i], at[r][d]);
     }
@@ -48,9 +48,9 @@ DECANT_ALWAYS_INLINE void add_tokens(Lanes (&at)[R][D], const ValueSums& work,
 // sums[r] += sum over tokens of weights[r][token] * value(token), for D * 16 dimensions from `dim`.
 //
 // Shape    panels[token / 16] is the value panel of a token; tokens lie in [0, 64)
-template <codec::Codec C, int R, int D>
+template <codec::Codec C, int R, int D, class Ahead>
 void add_values(const ValueSums& work, const typename C::Cell* const* panels, Range tokens,
-                Index dim, kernels::Ahead ahead) {
+                Index dim, const Ahead& ahead) {
   constexpr Index kStep = C::kInterleave;
   Lanes at[R][D];
   DECANT_UNROLL
@@ -71,10 +71,8 @@ void add_values(const ValueSums& work, const typename C::Cell* const* panels, Ra
       }
     }
     for (; token + kStep <= end; token += kStep, group += work.lanes * kStep) {
-      if (ahead.cells > 0) {
-        DECANT_UNROLL
-        for (int d = 0; d < D; ++d) prefetch(group + d * kLanes * kStep + ahead.cells);
-      }
+      DECANT_UNROLL
+      for (int d = 0; d < D; ++d) ahead(group + d * kLanes * kStep, token, d);
       add_tokens<C, 0, kStep>(at, work, group, token);
     }
     if constexpr (kStep == 2) {

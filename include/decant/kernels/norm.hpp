@@ -14,21 +14,22 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <span>
 
 namespace decant::inline v0::kernels {
 
 namespace detail {
 
-// The sum of term(lanes) over a row; the lanes beyond its end are made zero after `term`.
-template <class Term>
-float sum_of(std::span<const float> row, Term&& term) {
+// add(sum, lanes) over a row; the lanes beyond its end arrive as `beyond`, which must add nothing.
+template <class Add>
+float sum_of(std::span<const float> row, float beyond, Add&& add) {
   Lanes sum = broadcast(0.0f);
   const Index size = std::ssize(row);
   for (Index at = 0; at < size; at += kLanes) {
     const Index count = std::min(kLanes, size - at);
-    const Lanes value = term(load_first(row.data() + at, count));
-    sum = sum + (count == kLanes ? value : keep(value, 0, count, 0.0f));
+    const Lanes value = load_first(row.data() + at, count);
+    sum = add(sum, count == kLanes ? value : keep(value, 0, count, beyond));
   }
   return reduce_add(sum);
 }
@@ -43,7 +44,8 @@ inline void rms_norm(std::span<const float> x, std::span<const float> weight, fl
                      std::span<float> out) {
   expects(weight.size() == x.size() && out.size() == x.size(), "kernels::rms_norm: weight of ",
           weight.size(), " and out of ", out.size(), " for a row of ", x.size());
-  const float squares = detail::sum_of(x, [](const Lanes& value) { return value * value; });
+  const float squares = detail::sum_of(
+      x, 0.0f, [](const Lanes& sum, const Lanes& value) { return madd(value, value, sum); });
   const Lanes scale = broadcast(1.0f / std::sqrt(squares / static_cast<float>(x.size()) + epsilon));
   const Index size = std::ssize(x);
   for (Index at = 0; at < size; at += kLanes) {
@@ -64,14 +66,17 @@ inline void layer_norm(std::span<const float> x, std::span<const float> weight,
           "kernels::layer_norm: weight of ", weight.size(), ", bias of ", bias.size(),
           " and out of ", out.size(), " for a row of ", x.size());
   const auto n = static_cast<float>(x.size());
-  const Lanes mean = broadcast(detail::sum_of(x, [](const Lanes& value) { return value; }) / n);
-  const float squares =
-      detail::sum_of(x, [&](const Lanes& value) { return (value - mean) * (value - mean); });
+  const float mean = detail::sum_of(x, 0.0f, std::plus<Lanes>{}) / n;
+  const Lanes middle = broadcast(mean);
+  const float squares = detail::sum_of(x, mean, [&](const Lanes& sum, const Lanes& value) {
+    const Lanes distance = value - middle;
+    return madd(distance, distance, sum);
+  });
   const Lanes scale = broadcast(1.0f / std::sqrt(squares / n + epsilon));
   const Index size = std::ssize(x);
   for (Index at = 0; at < size; at += kLanes) {
     const Index count = std::min(kLanes, size - at);
-    const Lanes value = (load_first(x.data() + at, count) - mean) * scale;
+    const Lanes value = (load_first(x.data() + at, count) - middle) * scale;
     const Lanes shift = bias.empty() ? broadcast(0.0f) : load_first(bias.data() + at, count);
     store_first(out.data() + at, madd(value, load_first(weight.data() + at, count), shift), count);
   }

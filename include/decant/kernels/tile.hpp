@@ -28,9 +28,30 @@ inline constexpr int kTileRows = 6;
 inline constexpr int kTilePanels = kRegisters == 1 ? 4 : 1;
 inline constexpr int kRowPanels = kRegisters == 1 ? 8 : 4;
 
-// How many cells ahead of its reads a tile asks memory for panels: 0 where they are in a cache.
-struct Ahead {
-  Index cells = 0;
+// What a tile asks memory for while it multiplies, given the cells it reads next.
+//
+//   StayHere   nothing: the panels are in a cache
+//   SamePlace  the same cells `distance` further on: a row that reads each panel once
+//   NextPart   a share of some other memory, `stride` cells with every 16 numbers: rows that share
+//              a tile fetch the next one together
+struct StayHere {
+  template <class Cell>
+  DECANT_ALWAYS_INLINE void operator()(const Cell*, Index, int) const noexcept {}
+};
+struct SamePlace {
+  Index distance = 0;
+  template <class Cell>
+  DECANT_ALWAYS_INLINE void operator()(const Cell* at, Index, int) const noexcept {
+    prefetch(at + distance);
+  }
+};
+template <class Cell>
+struct NextPart {
+  const Cell* from = nullptr;
+  Index stride = 0;
+  DECANT_ALWAYS_INLINE void operator()(const Cell*, Index number, int panel) const noexcept {
+    if (panel == 0) prefetch(from + number * stride);
+  }
 };
 
 namespace detail {
@@ -60,9 +81,9 @@ DECANT_ALWAYS_INLINE void add_columns(Lanes (&at)[R][P], const float* rows, Inde
 // Shape    rows [R][columns] at row_stride; each panel [ceil(columns / i)][16][i], i = kInterleave;
 //          sums [R][P * 16] at sums_stride
 // Cost     R * P * 16 * columns multiply-adds; reads no number of a row beyond `columns`
-template <codec::Codec C, int R, int P>
+template <codec::Codec C, int R, int P, class Ahead = StayHere>
 void multiply_tile(const float* rows, Index row_stride, const typename C::Cell* const (&panels)[P],
-                   Index columns, float* sums, Index sums_stride, Ahead ahead = {}) {
+                   Index columns, float* sums, Index sums_stride, const Ahead& ahead = {}) {
   constexpr int kStep = C::kInterleave;
   Lanes at[R][P];
   DECANT_UNROLL
@@ -71,14 +92,9 @@ void multiply_tile(const float* rows, Index row_stride, const typename C::Cell* 
     for (int p = 0; p < P; ++p) at[r][p] = load(sums + r * sums_stride + p * kLanes);
   }
   Index k = 0;
-  if (ahead.cells > 0) {
-    for (; k + kStep <= columns; k += kStep) {
-      DECANT_UNROLL
-      for (int p = 0; p < P; ++p) prefetch(panels[p] + k * kLanes + ahead.cells);
-      detail::add_columns<C, kStep>(at, rows, row_stride, panels, k);
-    }
-  }
   for (; k + kStep <= columns; k += kStep) {
+    DECANT_UNROLL
+    for (int p = 0; p < P; ++p) ahead(panels[p] + k * kLanes, k, p);
     detail::add_columns<C, kStep>(at, rows, row_stride, panels, k);
   }
   if constexpr (kStep == 2) {
