@@ -65,10 +65,10 @@ class Contiguous {
     Cell* values = keys + geometry_.key_panel_cells(kStep);
     const Index value_lanes = geometry_.value_panel_cells() / kPanelTokens;
     for (Index k = 0; k < geometry_.key_dim; ++k) {
-      keys[k / kStep * kStep * kPanelTokens + lane * kStep + k % kStep] = C::store(key[k]);
+      keys[k / kStep * kStep * kPanelTokens + lane * kStep + k % kStep] = C::store(key.data()[k]);
     }
     values += lane / kStep * kStep * value_lanes + lane % kStep;
-    for (Index d = 0; d < geometry_.value_dim; ++d) values[d * kStep] = C::store(value[d]);
+    for (Index d = 0; d < geometry_.value_dim; ++d) values[d * kStep] = C::store(value.data()[d]);
   }
 
   // Reads back the row of one head, widened to f32.
@@ -85,10 +85,10 @@ class Contiguous {
     const Cell* values = keys + geometry_.key_panel_cells(kStep);
     const Index value_lanes = geometry_.value_panel_cells() / kPanelTokens;
     for (Index k = 0; k < geometry_.key_dim; ++k) {
-      key[k] = C::load(keys[k / kStep * kStep * kPanelTokens + lane * kStep + k % kStep]);
+      key.data()[k] = C::load(keys[k / kStep * kStep * kPanelTokens + lane * kStep + k % kStep]);
     }
     values += lane / kStep * kStep * value_lanes + lane % kStep;
-    for (Index d = 0; d < geometry_.value_dim; ++d) value[d] = C::load(values[d * kStep]);
+    for (Index d = 0; d < geometry_.value_dim; ++d) value.data()[d] = C::load(values[d * kStep]);
   }
 
   // Counts `tokens` rows, put behind end(), as held.
