@@ -1,0 +1,246 @@
+// decant/io/hf_config.hpp - a Hugging Face config.json as a model::Config.
+//
+// A family is a row of defaults and four habits, not a branch per field. What a file leaves out
+// has the value of the family's class in transformers, because that is what wrote the file. What
+// this library cannot compute is refused by name: a silently ignored field is a wrong model.
+// `tie_word_embeddings` overrides the first column.
+//
+//   model_type   output tied   windows                      biases
+//   llama        no            none                         attention_bias, mlp_bias
+//   mistral      no            sliding_window, all layers   attention_bias
+//   qwen2        no            if use_sliding_window        q, k, v
+//   qwen3        no            if use_sliding_window        attention_bias
+//   gemma        yes           none                         attention_bias
+//   gpt2         yes           none                         everywhere
+//
+// Depends on  io/hf_fields.hpp, io/hf_rope.hpp, io/json.hpp, io/mapped_file.hpp, model/config.hpp
+// Source      Hugging Face transformers, configuration_<family> and modeling_<family>
+// Tested by   tests/io/hf_config_test.cpp, malformed_config_test.cpp, tests/fuzz/config_fuzz.cpp
+#pragma once
+
+#include <decant/core/error.hpp>
+#include <decant/core/types.hpp>
+#include <decant/io/hf_fields.hpp>
+#include <decant/io/hf_rope.hpp>
+#include <decant/io/json.hpp>
+#include <decant/io/mapped_file.hpp>
+#include <decant/model/config.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <filesystem>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace decant::inline v0::io {
+
+// How the tensors of a checkpoint are called and laid out.
+enum class Naming { llama, gpt2 };
+
+// A model::Config, and what a loader of its weights must know besides.
+struct HfConfig {
+  model::Config model;
+  Naming naming = Naming::llama;
+  bool tied = false;  // the output matrix is the embedding
+  bool qkv_bias = false;
+  bool attention_output_bias = false;
+  bool feed_forward_bias = false;
+  bool query_key_norm = false;
+  bool norm_plus_one = false;  // a stored norm weight w means 1 + w
+  std::vector<Token> end_tokens;
+  std::optional<Token> begin_token;
+  std::vector<std::string> remarks;  // what was odd, but not wrong
+};
+
+namespace detail {
+
+// What a file of this family means where it is silent; 0 stands for "follows from the others".
+struct HfFamily {
+  std::string_view name;
+  Index kv_heads = 0;
+  Index head_dim = 0;
+  Index max_positions = 0;
+  bool tied = false;
+  bool query_key_norm = false;
+};
+
+inline constexpr std::array kHfFamilies = {
+    HfFamily{.name = "llama", .max_positions = 2048},
+    HfFamily{.name = "mistral", .kv_heads = 8, .max_positions = 131072},
+    HfFamily{.name = "qwen2", .kv_heads = 32, .max_positions = 32768},
+    HfFamily{.name = "qwen3",
+             .kv_heads = 32,
+             .head_dim = 128,
+             .max_positions = 32768,
+             .query_key_norm = true},
+    HfFamily{.name = "gemma", .kv_heads = 16, .head_dim = 256, .max_positions = 8192, .tied = true},
+};
+
+// Absent, the family's class decides; null or undecided, width / heads.
+inline Index head_dim(const JsonObject& config, const HfFamily& family,
+                      const model::Config& model) {
+  if (config.has("head_dim")) return extent(config, "head_dim");
+  if (!config.mentions("head_dim") && family.head_dim > 0) return family.head_dim;
+  expects<FormatError>(model.width % model.heads == 0, config.place("hidden_size"), " is ",
+                       model.width, ", not divisible by ", model.heads,
+                       " heads, and head_dim is absent");
+  return model.width / model.heads;
+}
+
+inline void read_llama_sizes(const JsonObject& config, const HfFamily& family,
+                             model::Config& model) {
+  model.vocabulary = extent(config, "vocab_size");
+  model.layers =
+      extent(config, "num_hidden_layers", config.integer("num_hidden_layers"), kMaxLayers);
+  model.width = extent(config, "hidden_size");
+  model.heads = extent(config, "num_attention_heads");
+  const bool silent = !config.mentions("num_key_value_heads") && family.kv_heads > 0;
+  model.kv_heads =
+      extent(config, "num_key_value_heads",
+             config.integer_or("num_key_value_heads", silent ? family.kv_heads : model.heads));
+  expects<FormatError>(model.heads % model.kv_heads == 0, config.place("num_attention_heads"),
+                       " is ", model.heads, ", not divisible by ", model.kv_heads,
+                       " key and value heads");
+  model.key_dim = model.value_dim = head_dim(config, family, model);
+  model.feed_forward = extent(config, "intermediate_size");
+  model.max_positions = extent(config, "max_position_embeddings",
+                               config.integer_or("max_position_embeddings", family.max_positions));
+}
+
+inline HfConfig read_llama(const JsonObject& config, const HfFamily& family) {
+  HfConfig result;
+  model::Config& model = result.model;
+  read_llama_sizes(config, family, model);
+  model.norm_epsilon = epsilon(config, "rms_norm_eps", 1e-6);
+  const bool gemma = family.name == "gemma";
+  // Gemma's `hidden_act` says "gelu" and means its tanh form; `hidden_activation` overrides it.
+  model.activation = gemma ? activation(config, "hidden_activation", "gelu_pytorch_tanh")
+                           : activation(config, "hidden_act", "silu");
+  if (gemma) model.embedding_scale = std::sqrt(static_cast<float>(model.width));
+  model.rope = read_rope(config, model.key_dim);
+  model.windows = windows(config, family.name, model.layers);
+  const bool biased = config.flag_or("attention_bias", false);
+  const bool qwen2 = family.name == "qwen2";
+  result.qkv_bias = qwen2 || biased;
+  result.attention_output_bias = !qwen2 && biased;
+  result.feed_forward_bias = family.name == "llama" && config.flag_or("mlp_bias", false);
+  result.query_key_norm = family.query_key_norm;
+  result.norm_plus_one = gemma;
+  result.tied = config.flag_or("tie_word_embeddings", family.tied);
+  return result;
+}
+
+inline HfConfig read_gpt2(const JsonObject& config) {
+  HfConfig result;
+  result.naming = Naming::gpt2;
+  model::Config& model = result.model;
+  model.vocabulary = extent(config, "vocab_size");
+  model.layers = extent(config, "n_layer", config.integer("n_layer"), kMaxLayers);
+  model.width = extent(config, "n_embd");
+  model.heads = model.kv_heads = extent(config, "n_head");
+  expects<FormatError>(model.width % model.heads == 0, config.place("n_embd"), " is ", model.width,
+                       ", not divisible by ", model.heads, " heads");
+  model.key_dim = model.value_dim = model.width / model.heads;
+  model.feed_forward =
+      extent(config, "n_inner", config.integer_or("n_inner", 4 * model.width), 4 * kMaxExtent);
+  model.max_positions = extent(config, "n_positions");
+  model.norm = model::Norm::layer;
+  model.norm_epsilon = epsilon(config, "layer_norm_epsilon", 1e-5);
+  model.activation = activation(config, "activation_function", "gelu_new");
+  model.gated = false;
+  model.rope.reset();
+  if (!config.flag_or("scale_attn_weights", true)) model.score_scale = 1.0f;
+  result.qkv_bias = result.attention_output_bias = result.feed_forward_bias = true;
+  result.tied = config.flag_or("tie_word_embeddings", true);
+  return result;
+}
+
+inline HfConfig read_family(const JsonObject& config) {
+  const std::string type = config.text("model_type");
+  if (type == "gpt2") return read_gpt2(config);
+  const auto family = std::ranges::find(kHfFamilies, std::string_view(type), &HfFamily::name);
+  expects<FormatError>(family != kHfFamilies.end(), config.place("model_type"), " is \"",
+                       printable(type),
+                       "\", which is not supported (llama, mistral, qwen2, qwen3, gemma and gpt2 "
+                       "are)");
+  return read_llama(config, *family);
+}
+
+// The ids under `key` (one, a list, or none), without those that no text can contain.
+inline std::vector<Token> token_ids(const JsonObject& object, std::string_view key,
+                                    HfConfig& config) {
+  std::vector<Token> ids;
+  const auto add = [&](const Json& value) {
+    const Index id = JsonObject::as_integer(value, object.place(key));
+    if (id >= 0 && id < config.model.vocabulary) {
+      ids.push_back(static_cast<Token>(id));
+    } else {
+      config.remarks.push_back(sentence(object.place(key), " ", id,
+                                        " is outside the vocabulary of ", config.model.vocabulary,
+                                        " and is ignored"));
+    }
+  };
+  if (const Json* value = object.find(key)) {
+    if (!value->is_array()) {
+      add(*value);
+    } else {
+      for (const Json& item : *value) add(item);
+    }
+  }
+  return ids;
+}
+
+inline void read_special_tokens(const JsonObject& object, HfConfig& config) {
+  if (object.has("eos_token_id")) config.end_tokens = token_ids(object, "eos_token_id", config);
+  const std::vector<Token> begin = token_ids(object, "bos_token_id", config);
+  if (!begin.empty()) config.begin_token = begin.front();
+}
+
+}  // namespace detail
+
+// The configuration that `text` writes down; `file` is how sentences name the source.
+//
+// Errors   FormatError naming file and field
+inline HfConfig parse_hf_config(std::string_view text, const std::string& file) {
+  const Json json = parse_json(text, file);
+  const JsonObject object(json, file);
+  HfConfig config = detail::read_family(object);
+  detail::refuse_unsupported(object);
+  detail::read_special_tokens(object, config);
+  try {
+    model::check(config.model);
+  } catch (const std::invalid_argument& error) {
+    throw FormatError(sentence(file, ": contradicts itself: ", error.what()));
+  }
+  return config;
+}
+
+// The configuration in `folder`: config.json, and the special tokens of generation_config.json
+// where it exists and names some.
+//
+// Errors   FormatError naming file and field
+inline HfConfig read_hf_config(const std::filesystem::path& folder) {
+  const MappedFile file(folder / "config.json");
+  HfConfig config = parse_hf_config(file.text(), file.path().string());
+  std::error_code ignored;
+  const std::filesystem::path path = folder / "generation_config.json";
+  if (std::filesystem::exists(path, ignored)) {
+    const MappedFile generation(path);
+    const Json json = parse_json(generation.text(), path.string());
+    detail::read_special_tokens(JsonObject(json, path.string()), config);
+  }
+  return config;
+}
+
+// The shape of the model in `folder`, without its weights.
+//
+// Errors   FormatError naming file and field
+inline model::Config read_config(const std::filesystem::path& folder) {
+  return read_hf_config(folder).model;
+}
+
+}  // namespace decant::inline v0::io
