@@ -1,0 +1,129 @@
+// decant/decoding/stop.hpp - when a text ends: by a token, or by a string across pieces.
+//
+// Tokens and text are two worlds. StopTokens looks at ids: the model's own end tokens (a
+// checkpoint may name several) and those that the caller adds. StopText looks at text alone and
+// does not know where its pieces come from; what it releases is the same for every way of cutting
+// the text into pieces.
+//
+// Depends on  core/error.hpp, core/types.hpp
+// Tested by   tests/decoding/stop_tokens_test.cpp, tests/decoding/stop_text_test.cpp
+#pragma once
+
+#include <decant/core/error.hpp>
+#include <decant/core/types.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <limits>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace decant::inline v0::decoding {
+
+// Which tokens end a run. An end token is not part of the text.
+struct StopTokens {
+  std::vector<Token> end_tokens = {};   // the model's; ids outside its vocabulary never occur
+  std::vector<Token> stop_tokens = {};  // the caller's; they act even where end tokens are ignored
+  bool ignore_end_tokens = false;       // end tokens are then text like others
+  Index min_new_tokens = 0;             // no token that would end the run is sampled before
+
+  bool is_end(Token token) const {
+    return !ignore_end_tokens && std::ranges::count(end_tokens, token) > 0;
+  }
+  bool is_stop(Token token) const { return std::ranges::count(stop_tokens, token) > 0; }
+
+  // Makes what would end the run impossible while fewer than min_new_tokens were generated.
+  //
+  // Shape    logits are [vocabulary]
+  void ban_early(std::span<float> logits, Index generated) const {
+    if (generated >= min_new_tokens) return;
+    if (!ignore_end_tokens) ban(logits, end_tokens);
+    ban(logits, stop_tokens);
+  }
+
+ private:
+  static void ban(std::span<float> logits, std::span<const Token> tokens) {
+    for (Token token : tokens) {
+      if (token < 0 || token >= std::ssize(logits)) continue;
+      logits[static_cast<std::size_t>(token)] = -std::numeric_limits<float>::infinity();
+    }
+  }
+};
+
+// Releases the text before the first stop string. What may still become a stop is held back;
+// of several stops the one that starts first wins, of those that start together the shortest.
+//
+// Units    bytes; a stop of valid UTF-8 never divides a character
+// Errors   std::invalid_argument from the constructor on an empty stop, which would match at once
+// Cost     push is O(piece * length of the stops); less than the longest stop is held
+// Threads  as a std::string
+class StopText {
+ public:
+  explicit StopText(std::vector<std::string> stops, bool include_stop = false)
+      : stops_(std::move(stops)), include_stop_(include_stop) {
+    for (const std::string& stop : stops_) {
+      expects(!stop.empty(), "decoding::StopText: an empty stop string");
+    }
+  }
+
+  // True once a stop was seen; nothing more is released then.
+  bool stopped() const noexcept { return stopped_; }
+
+  // The text that is safe to show after this piece.
+  std::string push(std::string_view piece) {
+    if (stopped_) return {};
+    held_ += piece;
+    return release(false);
+  }
+
+  // The rest, at the end of the text: what was held back can no longer become a stop, but
+  // another stop may lie in it.
+  std::string finish() { return stopped_ ? std::string{} : release(true); }
+
+ private:
+  std::string release(bool at_end) {
+    const std::size_t start = first_start(at_end);
+    const std::string_view rest = std::string_view(held_).substr(start);
+    const std::size_t stop = shortest_stop(rest);
+    stopped_ = stop > 0;
+    std::string shown = held_.substr(0, start + (include_stop_ ? stop : 0));
+    held_.erase(0, start);
+    return shown;
+  }
+
+  // Where the first stop begins, or what may become one; the length of the text if none does.
+  std::size_t first_start(bool at_end) const {
+    std::size_t start = 0;
+    for (; start < held_.size(); ++start) {
+      const std::string_view rest = std::string_view(held_).substr(start);
+      if (shortest_stop(rest) > 0 || (!at_end && may_become_stop(rest))) break;
+    }
+    return start;
+  }
+
+  // The length of the shortest stop that `text` begins with, 0 if none.
+  std::size_t shortest_stop(std::string_view text) const {
+    std::size_t shortest = 0;
+    for (const std::string& stop : stops_) {
+      if (text.starts_with(stop) && (shortest == 0 || stop.size() < shortest)) {
+        shortest = stop.size();
+      }
+    }
+    return shortest;
+  }
+
+  bool may_become_stop(std::string_view text) const {
+    return std::ranges::any_of(stops_,
+                               [text](const std::string& stop) { return stop.starts_with(text); });
+  }
+
+  std::vector<std::string> stops_;
+  bool include_stop_;
+  bool stopped_ = false;
+  std::string held_;
+};
+
+}  // namespace decant::inline v0::decoding
