@@ -24,11 +24,15 @@ namespace decant::inline v0::attention {
 // Hugging Face layout are half-split.
 enum class Pairing { half_split, interleaved };
 
-struct Unscaled {};
+struct Unscaled {
+  friend bool operator==(const Unscaled&, const Unscaled&) = default;
+};
 
 // Every frequency divided by `factor`.
 struct LinearScaling {
   double factor = 1.0;
+
+  friend bool operator==(const LinearScaling&, const LinearScaling&) = default;
 };
 
 // Long wavelengths divided by `factor`, short ones kept, those between blended.
@@ -37,6 +41,8 @@ struct Llama3Scaling {
   double low_frequency_factor = 1.0;
   double high_frequency_factor = 4.0;
   double original_positions = 8192.0;
+
+  friend bool operator==(const Llama3Scaling&, const Llama3Scaling&) = default;
 };
 
 using Scaling = std::variant<Unscaled, LinearScaling, Llama3Scaling>;
@@ -46,6 +52,8 @@ struct Rope {
   double theta = 10000.0;
   Pairing pairing = Pairing::half_split;
   Scaling scaling = Unscaled{};
+
+  friend bool operator==(const Rope&, const Rope&) = default;
 };
 
 // Refuses what cannot be turned.

@@ -49,9 +49,10 @@ struct BF16 {
 
   // Each 32-bit word holds number 0 of its lane in the low half and number 1 in the high half.
   static DECANT_ALWAYS_INLINE void widen(const Cell* cells, Lanes* lanes) noexcept {
-    using namespace decant::detail;
+    using decant::detail::bits_of, decant::detail::each_packet, decant::detail::from_bits;
     const Lanes pairs = decant::load(reinterpret_cast<const float*>(cells));
-    const auto high = Eigen::internal::pset1<IntPacket>(static_cast<std::int32_t>(0xFFFF0000));
+    const auto high =
+        Eigen::internal::pset1<decant::detail::IntPacket>(static_cast<std::int32_t>(0xFFFF0000));
     lanes[0] = each_packet([&](int i) {
       return from_bits(Eigen::internal::plogical_shift_left<16>(bits_of(pairs.part[i])));
     });

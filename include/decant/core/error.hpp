@@ -8,8 +8,9 @@
 // Tested by   tests/core/error_test.cpp
 #pragma once
 
+#include <array>
+#include <charconv>
 #include <concepts>
-#include <cstdint>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -36,8 +37,10 @@ std::string as_text(I part) {
   return std::to_string(part);
 }
 template <std::floating_point F>
-std::string as_text(F part) {
-  return std::to_string(part);
+std::string as_text(F part) {  // the shortest spelling that reads back as the same number
+  std::array<char, 64> text{};
+  const std::to_chars_result result = std::to_chars(text.data(), text.data() + text.size(), part);
+  return std::string(text.data(), result.ptr);
 }
 
 }  // namespace detail

@@ -1,8 +1,9 @@
 // decant/core/thread_pool.hpp - threads that wait for the pieces of a step.
 //
 // A step of a small model lasts a millisecond and holds a hundred fork-joins, so workers spin for
-// a moment before they sleep, and items are taken from one atomic counter. An idle pool burns
-// nothing: after a millisecond without work its threads sleep.
+// a moment before they sleep, and items are taken from one atomic counter. A round is over when its
+// items are done, not when every worker has noticed it, so a busy machine does not hold it up. An
+// idle pool burns nothing: a tenth of a millisecond without work, and its threads sleep.
 //
 // Depends on  core/error.hpp, core/executor.hpp
 // Tested by   tests/core/executor_test.cpp, also under the thread sanitizer
@@ -17,6 +18,7 @@
 #include <exception>
 #include <mutex>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace decant::inline v0 {
@@ -53,43 +55,49 @@ class ThreadPool final : public Executor {
       for (Index item = 0; item < items; ++item) piece(item, 0);
       return;
     }
-    job_ = {&piece, items};
-    next_.store(0, std::memory_order_relaxed);
-    busy_.store(std::ssize(workers_), std::memory_order_relaxed);
+    expects(items < Index{1} << 32, "ThreadPool: ", items, " items");
+    piece_ = &piece;
+    items_ = items;
+    done_.store(0, std::memory_order_relaxed);
+    left_.store(static_cast<std::uint64_t>(items), std::memory_order_release);
     round_.fetch_add(1, std::memory_order_release);
     round_.notify_all();
     work(0);
-    wait_until(busy_, [](Index busy) { return busy == 0; });
+    wait_until(done_, [items](Index done) { return done == items; });
     if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
   }
 
  private:
-  struct Job {
-    const FunctionRef<void(Index, Index)>* piece = nullptr;
-    Index items = 0;
-  };
-
   void serve(Index worker) {
-    for (std::uint32_t seen = 0;;) {
+    for (std::uint32_t seen = 0; !stopping_.load(std::memory_order_acquire);) {
       wait_until(round_, [seen](std::uint32_t round) { return round != seen; });
-      seen += 1;
-      if (stopping_.load(std::memory_order_acquire)) return;
+      seen = round_.load(std::memory_order_acquire);
       work(worker);
-      if (busy_.fetch_sub(1, std::memory_order_acq_rel) == 1) busy_.notify_all();
     }
   }
 
+  // Takes items while there are any. Whoever took one knows that its round is not over, so piece_
+  // is that round's.
   void work(Index worker) {
-    for (;;) {
-      const Index item = next_.fetch_add(1, std::memory_order_relaxed);
-      if (item >= job_.items) return;
-      try {
-        (*job_.piece)(item, worker);
-      } catch (...) {
-        const std::scoped_lock lock(error_mutex_);
-        if (!error_) error_ = std::current_exception();
+    for (std::uint64_t left = left_.load(std::memory_order_acquire); left > 0;) {
+      if (!left_.compare_exchange_weak(left, left - 1, std::memory_order_acq_rel,
+                                       std::memory_order_acquire)) {
+        continue;
       }
+      run(static_cast<Index>(left - 1), worker);
+      left = left_.load(std::memory_order_acquire);
     }
+  }
+
+  void run(Index item, Index worker) {
+    try {
+      (*piece_)(item, worker);
+    } catch (...) {
+      const std::scoped_lock lock(error_mutex_);
+      if (!error_) error_ = std::current_exception();
+    }
+    const Index items = items_;  // may change as soon as the last item is counted
+    if (done_.fetch_add(1, std::memory_order_acq_rel) + 1 == items) done_.notify_one();
   }
 
   // Spins for about a tenth of a millisecond, then sleeps until `value` changes to what is wanted.
@@ -125,11 +133,12 @@ class ThreadPool final : public Executor {
 
   std::mutex turn_, error_mutex_;
   std::exception_ptr error_;
-  Job job_;
+  const FunctionRef<void(Index, Index)>* piece_ = nullptr;
+  Index items_ = 0;
   std::vector<std::thread> workers_;
   alignas(64) std::atomic<std::uint32_t> round_{0};
-  alignas(64) std::atomic<Index> next_{0};
-  alignas(64) std::atomic<Index> busy_{0};
+  alignas(64) std::atomic<std::uint64_t> left_{0};  // items of the round that nobody took yet
+  alignas(64) std::atomic<Index> done_{0};
   std::atomic<bool> stopping_{false};
 };
 

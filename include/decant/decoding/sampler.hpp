@@ -179,13 +179,12 @@ class Sampler {
     return argmax(logits);
   }
 
-  // The first top_k of the tokens that are not banned. The heap has the last of them in front;
-  // ids ascend, so an equal logit that comes later never replaces one.
+  // The first top_k of all tokens. The heap has the last of them in front; ids ascend, so an
+  // equal logit that comes later never replaces one.
   void keep_top_k(std::span<const float> logits) {
     const auto most = static_cast<std::size_t>(most_candidates());
     const Before before{logits};
     for (std::size_t token = 0; token < logits.size(); ++token) {
-      if (logits[token] == -std::numeric_limits<float>::infinity()) continue;
       const Candidate next{.token = static_cast<Token>(token)};
       if (candidates_.size() < most) {
         candidates_.push_back(next);
@@ -201,8 +200,8 @@ class Sampler {
     }
   }
 
-  // Probabilities relative to the best token, whose own is exactly 1. What vanishes even in
-  // double is dropped.
+  // Probabilities relative to the best token, whose own is exactly 1. Banned tokens and what
+  // vanishes even in double are dropped.
   void weigh(std::span<const float> logits, Token best, double temperature) {
     const double highest = logits[static_cast<std::size_t>(best)];
     for (Candidate& candidate : candidates_) {

@@ -13,7 +13,9 @@
 #include <decant/kernels/packed.hpp>
 #include <decant/kernels/product.hpp>
 
+#include <concepts>
 #include <span>
+#include <type_traits>
 #include <variant>
 
 namespace decant::inline v0::kernels {

@@ -5,7 +5,7 @@
 // between blocks the sums are kept as f32 in `out`, which changes no bit.
 //
 // Depends on  core/executor.hpp, kernels/packed.hpp, kernels/tile.hpp
-// Tested by   tests/kernels/product_test.cpp, against tests/reference/linear.hpp
+// Tested by   tests/kernels/product_test.cpp, against tests/reference/matrix.hpp
 #pragma once
 
 #include <decant/core/executor.hpp>

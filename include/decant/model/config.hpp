@@ -44,7 +44,9 @@ struct Config {
   float score_scale = 0.0f;      // multiplies q.k; 0 means 1/sqrt(key_dim)
 
   std::optional<attention::Rope> rope = attention::Rope{};  // none where positions are learned
-  std::vector<Position> windows;  // one per layer, 0 = unlimited; empty = all unlimited
+  std::vector<Position> windows = {};  // one per layer, 0 = unlimited; empty = all unlimited
+
+  friend bool operator==(const Config&, const Config&) = default;
 
   float effective_score_scale() const noexcept {
     return score_scale != 0.0f ? score_scale : 1.0f / std::sqrt(static_cast<float>(key_dim));

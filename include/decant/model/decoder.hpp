@@ -42,7 +42,8 @@ class Decoder {
   // or nothing: after an exception every store is as it was.
   //
   // Errors   std::invalid_argument (a token outside the vocabulary, more rows than the workspace
-  //          has, a store of another geometry, a position beyond learned ones), CacheFull
+  //          has, a store or workspace made for another model, a position beyond learned ones),
+  //          CacheFull
   template <kv::Store S>
   void step(Batch<S>& batch, Workspace& workspace) const {
     check_step(batch, workspace);
@@ -61,6 +62,8 @@ class Decoder {
   void check_step(const Batch<S>& batch, const Workspace& workspace) const {
     const Limits& limits = workspace.limits();
     expects(batch.rows() > 0, "model::Decoder::step: no rows");
+    expects(workspace.config() == config_,
+            "model::Decoder::step: the workspace was made for another configuration");
     expects(batch.rows() <= limits.rows, "model::Decoder::step: ", batch.rows(),
             " rows, the workspace has ", limits.rows);
     expects(batch.logit_rows() <= limits.logit_rows, "model::Decoder::step: ", batch.logit_rows(),

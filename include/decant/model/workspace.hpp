@@ -33,7 +33,7 @@ class Workspace {
   Workspace(const Config& config, const Limits& limits, Executor& executor = serial_executor())
       : limits_(checked(config, limits)),
         executor_(&executor),
-        vocabulary_(config.vocabulary),
+        config_(config),
         stream(checked_product(limits.rows, config.width)),
         normed(checked_product(limits.rows, config.width)),
         qkv(checked_product(limits.rows, qkv_width(config))),
@@ -48,6 +48,7 @@ class Workspace {
   }
 
   const Limits& limits() const noexcept { return limits_; }
+  const Config& config() const noexcept { return config_; }
   Executor& executor() noexcept { return *executor_; }
 
   // Logits of the i-th row that asked for them in the last step, in the order of the batch.
@@ -57,7 +58,7 @@ class Workspace {
   std::span<float> logits(Index at) {
     expects(at >= 0 && at < limits_.logit_rows, "model::Workspace: logit row ", at, " of ",
             limits_.logit_rows);
-    return {logits_.data() + at * vocabulary_, static_cast<std::size_t>(vocabulary_)};
+    return {logits_.data() + at * config_.vocabulary, static_cast<std::size_t>(config_.vocabulary)};
   }
 
   // Numbers of one row of stacked queries, keys and values.
@@ -80,7 +81,7 @@ class Workspace {
 
   Limits limits_;
   Executor* executor_;
-  Index vocabulary_;
+  Config config_;
 
  public:
   // The decoder's own: what flows through a step.
