@@ -63,18 +63,18 @@ inline Range panels_of(const Range& keys) noexcept {
 template <codec::Codec C, int R, class Ahead>
 void score_tile(const float* queries, const QueryBlock& block, const KeyTile<C>& tile, Range panels,
                 const Ahead& ahead, float* scores) {
-  std::fill_n(scores, R * kTileKeys, 0.0f);
   if constexpr (kernels::kTilePanels == kTilePanels) {
     if (panels == Range{0, kTilePanels}) {
       const typename C::Cell* four[] = {tile.keys[0], tile.keys[1], tile.keys[2], tile.keys[3]};
       return kernels::multiply_tile<C, R, 4>(queries, block.key_stride, four, block.key_dim, scores,
-                                             kTileKeys, ahead);
+                                             kTileKeys, kernels::Begin::zero, ahead);
     }
   }
   for (Index panel = panels.begin; panel < panels.end; ++panel) {
     const typename C::Cell* one[] = {tile.keys[static_cast<std::size_t>(panel)]};
     kernels::multiply_tile<C, R, 1>(queries, block.key_stride, one, block.key_dim,
-                                    scores + panel * kv::kPanelTokens, kTileKeys, ahead);
+                                    scores + panel * kv::kPanelTokens, kTileKeys,
+                                    kernels::Begin::zero, ahead);
   }
 }
 

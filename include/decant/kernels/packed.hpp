@@ -55,7 +55,7 @@ class Packed {
     }
     expects(rows_ > 0, "kernels::Packed: no rows");
     columns_ = stacked[0].columns;
-    cells_ = Buffer<Cell>(checked_product(panels(), panel_cells()));
+    cells_ = Buffer<Cell>(checked_product({panels(), round_up(columns_, C::kInterleave), kLanes}));
     std::fill_n(cells_.data(), cells_.size(), C::store(0.0f));
     Index first = 0;
     for (const MatrixView& view : stacked) {

@@ -37,32 +37,43 @@ namespace detail {
 inline constexpr Index kColumnBlock = 384;  // 64 outputs of f32: 96 KiB of the second-level cache
 inline constexpr Index kRowBlock = 96;      // 16 tiles: what one piece of work holds at most
 
-// Gives the sums of outputs [first, first + count) of every row their starting values.
-inline void begin_sums(float* out, const ProductShape& shape, Index first, Index count,
-                       const Start& start) {
+// Gives the sums of outputs [first, first + count) of every row their starting values, where they
+// do not begin at zero; says which it is.
+inline Begin begin_sums(float* out, const ProductShape& shape, Index first, Index count,
+                        const Start& start) {
+  if (!start.at_out && start.bias == nullptr) return Begin::zero;
   for (Index row = 0; row < shape.rows; ++row) {
     float* sums = out + row * shape.out_stride + first;
     if (!start.at_out) std::fill_n(sums, count, 0.0f);
     if (start.bias == nullptr) continue;
     for (Index n = 0; n < count; ++n) sums[n] += start.bias[first + n];
   }
+  return Begin::sums;
 }
 
-// Columns [column, column + columns) for R rows and P panels from `panel` on.
+// Some of the columns of a matrix.
+struct Columns {
+  Index first = 0;
+  Index count = 0;
+};
+
+// The columns for R rows and P panels from `panel` on.
 template <codec::Codec C, int R, int P>
-void multiply_block(const Packed<C>& weights, Index panel, Index column, Index columns,
-                    const float* in, Index in_stride, float* out, Index out_stride) {
+void multiply_block(const Packed<C>& weights, Index panel, const Columns& columns, const float* in,
+                    float* out, const ProductShape& shape, Begin begin) {
   const typename C::Cell* panels[P];
-  for (int p = 0; p < P; ++p) panels[p] = weights.panel(panel + p) + column * kLanes;
+  for (int p = 0; p < P; ++p) panels[p] = weights.panel(panel + p) + columns.first * kLanes;
   const Index outputs = std::min(weights.rows() - panel * kLanes, P * kLanes);
+  in += columns.first;
   out += panel * kLanes;
   if (outputs == P * kLanes) {
-    return multiply_tile<C, R, P>(in + column, in_stride, panels, columns, out, out_stride);
+    return multiply_tile<C, R, P>(in, shape.in_stride, panels, columns.count, out, shape.out_stride,
+                                  begin);
   }
   alignas(64) float sums[R][P * kLanes] = {};  // the last panel is not full
-  for (int r = 0; r < R; ++r) std::copy_n(out + r * out_stride, outputs, sums[r]);
-  multiply_tile<C, R, P>(in + column, in_stride, panels, columns, sums[0], P * kLanes);
-  for (int r = 0; r < R; ++r) std::copy_n(sums[r], outputs, out + r * out_stride);
+  for (int r = 0; r < R; ++r) std::copy_n(out + r * shape.out_stride, outputs, sums[r]);
+  multiply_tile<C, R, P>(in, shape.in_stride, panels, columns.count, sums[0], P * kLanes, begin);
+  for (int r = 0; r < R; ++r) std::copy_n(sums[r], outputs, out + r * shape.out_stride);
 }
 
 // All rows and columns of panels [panel, panel + P), block of columns by block of columns.
@@ -70,25 +81,44 @@ template <codec::Codec C, int P>
 void multiply_panels(const Packed<C>& weights, Index panel, const float* in, float* out,
                      const ProductShape& shape, const Start& start) {
   const Index first = panel * kLanes;
-  begin_sums(out, shape, first, std::min(weights.rows() - first, P * kLanes), start);
+  Begin begin = begin_sums(out, shape, first, std::min(weights.rows() - first, P * kLanes), start);
   const Index block = shape.rows <= kTileRows ? weights.columns() : kColumnBlock;
   for (Index column = 0; column < weights.columns(); column += block) {
-    const Index columns = std::min(block, weights.columns() - column);
+    const Columns columns = {column, std::min(block, weights.columns() - column)};
     for (Index row = 0; row < shape.rows; row += kTileRows) {
       with_rows(std::min<Index>(kTileRows, shape.rows - row), [&](auto rows) {
-        multiply_block<C, rows, P>(weights, panel, column, columns, in + row * shape.in_stride,
-                                   shape.in_stride, out + row * shape.out_stride, shape.out_stride);
+        multiply_block<C, rows, P>(weights, panel, columns, in + row * shape.in_stride,
+                                   out + row * shape.out_stride, shape, begin);
       });
     }
+    begin = Begin::sums;
   }
 }
 
-template <codec::Codec C, int P>
-void multiply_range(const Packed<C>& weights, Range panels, const float* in, float* out,
-                    const ProductShape& shape, const Start& start) {
+// One row: as many panels at once as there are streams of memory worth reading.
+template <codec::Codec C>
+void multiply_row(const Packed<C>& weights, Range panels, const float* in, float* out,
+                  const ProductShape& shape, const Start& start) {
+  constexpr Index kAtOnce = kRowPanels;
+  const Columns columns = {0, weights.columns()};
+  const Index first = panels.begin * kLanes;
+  const Index outputs = std::min(weights.rows(), panels.end * kLanes) - first;
+  const Begin begin = begin_sums(out, shape, first, outputs, start);
   Index panel = panels.begin;
-  for (; panel + P <= panels.end; panel += P) {
-    multiply_panels<C, P>(weights, panel, in, out, shape, start);
+  for (; panel + kAtOnce <= panels.end; panel += kAtOnce) {
+    multiply_block<C, 1, kAtOnce>(weights, panel, columns, in, out, shape, begin);
+  }
+  for (; panel < panels.end; ++panel) {
+    multiply_block<C, 1, 1>(weights, panel, columns, in, out, shape, begin);
+  }
+}
+
+template <codec::Codec C>
+void multiply_rows(const Packed<C>& weights, Range panels, const float* in, float* out,
+                   const ProductShape& shape, const Start& start) {
+  Index panel = panels.begin;
+  for (; panel + kTilePanels <= panels.end; panel += kTilePanels) {
+    multiply_panels<C, kTilePanels>(weights, panel, in, out, shape, start);
   }
   for (; panel < panels.end; ++panel) {
     multiply_panels<C, 1>(weights, panel, in, out, shape, start);
@@ -121,9 +151,9 @@ void multiply(const Packed<C>& weights, const float* in, float* out, const Produ
     const float* from = in + row * shape.in_stride;
     float* to = out + row * shape.out_stride;
     if (one_row) {
-      detail::multiply_range<C, kRowPanels>(weights, panels, from, to, part, start);
+      detail::multiply_row(weights, panels, from, to, part, start);
     } else {
-      detail::multiply_range<C, kTilePanels>(weights, panels, from, to, part, start);
+      detail::multiply_rows(weights, panels, from, to, part, start);
     }
   });
 }

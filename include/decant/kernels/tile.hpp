@@ -76,20 +76,26 @@ DECANT_ALWAYS_INLINE void add_columns(Lanes (&at)[R][P], const float* rows, Inde
 
 }  // namespace detail
 
-// sums[r][p * 16 + lane] += sum over k < columns of rows[r][k] * panels[p], number k of `lane`.
+// Whether sums begin at zero or at what stands in memory.
+enum class Begin { zero, sums };
+
+// sums[r][p * 16 + lane] (+)= sum over k < columns of rows[r][k] * panels[p], number k of `lane`.
 //
 // Shape    rows [R][columns] at row_stride; each panel [ceil(columns / i)][16][i], i = kInterleave;
 //          sums [R][P * 16] at sums_stride
 // Cost     R * P * 16 * columns multiply-adds; reads no number of a row beyond `columns`
 template <codec::Codec C, int R, int P, class Ahead = StayHere>
 void multiply_tile(const float* rows, Index row_stride, const typename C::Cell* const (&panels)[P],
-                   Index columns, float* sums, Index sums_stride, const Ahead& ahead = {}) {
+                   Index columns, float* sums, Index sums_stride, Begin begin,
+                   const Ahead& ahead = {}) {
   constexpr int kStep = C::kInterleave;
   Lanes at[R][P];
   DECANT_UNROLL
   for (int r = 0; r < R; ++r) {
     DECANT_UNROLL
-    for (int p = 0; p < P; ++p) at[r][p] = load(sums + r * sums_stride + p * kLanes);
+    for (int p = 0; p < P; ++p) {
+      at[r][p] = begin == Begin::zero ? broadcast(0.0f) : load(sums + r * sums_stride + p * kLanes);
+    }
   }
   Index k = 0;
   for (; k + kStep <= columns; k += kStep) {

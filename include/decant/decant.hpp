@@ -1,0 +1,48 @@
+// decant/decant.hpp - the whole library but io, in one include; the target decant::decant.
+//
+// For users of the library: nothing inside includes it.
+//
+// Depends on  every folder but io
+// Tested by   tests/package/two_units_a.cpp
+#pragma once
+
+#include <decant/attention/attend.hpp>
+#include <decant/attention/mask.hpp>
+#include <decant/attention/problem.hpp>
+#include <decant/attention/rope.hpp>
+#include <decant/attention/score.hpp>
+#include <decant/attention/segment.hpp>
+#include <decant/attention/value_tile.hpp>
+#include <decant/codec/concept.hpp>
+#include <decant/codec/plain.hpp>
+#include <decant/core/buffer.hpp>
+#include <decant/core/config.hpp>
+#include <decant/core/error.hpp>
+#include <decant/core/executor.hpp>
+#include <decant/core/random.hpp>
+#include <decant/core/shape.hpp>
+#include <decant/core/simd.hpp>
+#include <decant/core/thread_pool.hpp>
+#include <decant/core/types.hpp>
+#include <decant/decoding/generate.hpp>
+#include <decant/decoding/sampler.hpp>
+#include <decant/decoding/statistics.hpp>
+#include <decant/decoding/stop.hpp>
+#include <decant/kernels/activation.hpp>
+#include <decant/kernels/matrix.hpp>
+#include <decant/kernels/norm.hpp>
+#include <decant/kernels/packed.hpp>
+#include <decant/kernels/product.hpp>
+#include <decant/kernels/softmax.hpp>
+#include <decant/kernels/tile.hpp>
+#include <decant/kv/block.hpp>
+#include <decant/kv/contiguous.hpp>
+#include <decant/kv/geometry.hpp>
+#include <decant/model/batch.hpp>
+#include <decant/model/config.hpp>
+#include <decant/model/decoder.hpp>
+#include <decant/model/layer.hpp>
+#include <decant/model/weights.hpp>
+#include <decant/model/weights_check.hpp>
+#include <decant/model/workspace.hpp>
+#include <decant/version.hpp>

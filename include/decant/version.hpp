@@ -1,0 +1,16 @@
+// decant/version.hpp - which decant this is.
+//
+// The one place that states the version: CMake reads it from here.
+//
+// Depends on  nothing
+// Tested by   tests/consumer, where find_package asks for it
+#pragma once
+
+#include <string_view>
+
+namespace decant::inline v0 {
+
+// major.minor.patch. Before 1.0 a new minor version may change the interface.
+inline constexpr std::string_view kVersion = "0.1.0";
+
+}  // namespace decant::inline v0
