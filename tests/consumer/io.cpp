@@ -1,0 +1,14 @@
+// The optional component: a folder that is not there is refused by name.
+#include <decant/io.hpp>
+
+#include <cstdio>
+#include <exception>
+#include <string_view>
+
+int main() try {
+  decant::io::load_checkpoint("no/such/folder");
+  return 1;
+} catch (const std::exception& refusal) {
+  std::puts(refusal.what());
+  return std::string_view(refusal.what()).find("no/such/folder") == std::string_view::npos;
+}

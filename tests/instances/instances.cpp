@@ -1,0 +1,2 @@
+#define DECANT_INSTANCE template
+#include "instances.hpp"

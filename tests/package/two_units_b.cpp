@@ -1,0 +1,5 @@
+// The other of the two; see two_units_a.cpp.
+#include <decant/decant.hpp>
+#include <decant/io.hpp>
+
+std::size_t version_seen_by_b() { return decant::kVersion.size(); }
