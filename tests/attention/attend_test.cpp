@@ -1,0 +1,293 @@
+// tests/attention/attend_test.cpp - attention against the twin: shapes, masks, scores and stores.
+//
+// Every slot that holds no row is NaN (attention/run.hpp), so a key that should not be seen shows.
+#include <decant/attention/attend.hpp>
+
+#include "attention/run.hpp"
+#include "law/bits.hpp"
+#include "reference/attention.hpp"
+#include "reference/model.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+namespace {
+
+using namespace decant;
+using attention::Bidirectional;
+using attention::Causal;
+using reference::Matrix;
+
+Matrix noisy(Index rows, Index columns, std::uint64_t seed) {
+  Matrix result(rows, columns);
+  std::uint64_t place = seed << 32;
+  for (double& cell : result.cells) {
+    cell = static_cast<double>(static_cast<float>(2 * reference::noise(place++)));
+  }
+  return result;
+}
+
+// The numbers as a store of codec C gives them back.
+template <codec::Codec C>
+Matrix stored(Matrix numbers) {
+  for (double& cell : numbers.cells) {
+    cell = static_cast<double>(C::load(C::store(static_cast<float>(cell))));
+  }
+  return numbers;
+}
+
+struct Shape {
+  Index heads = 4;
+  Index kv_heads = 2;
+  Index key_dim = 16;
+  Index value_dim = 16;
+};
+
+// Keys [0, past + rows), of which the last `rows` have queries.
+template <codec::Codec C>
+struct Case {
+  Case(const Shape& how, Index past_keys, Index row_count)
+      : shape(how),
+        past(past_keys),
+        rows(row_count),
+        queries(noisy(rows, shape.heads * shape.key_dim, 1)),
+        keys(stored<C>(noisy(past + rows, shape.kv_heads * shape.key_dim, 2))),
+        values(stored<C>(noisy(past + rows, shape.kv_heads * shape.value_dim, 3))),
+        store(trial::store_of<C>(shape.kv_heads, keys, values, past + rows + 35)) {}
+
+  reference::Attention twin() const {
+    return {.heads = shape.heads,
+            .kv_heads = shape.kv_heads,
+            .scale = scale,
+            .softcap = 0,
+            .causal = true,
+            .past = past,
+            .window = 0,
+            .bias = {}};
+  }
+
+  // Scores of up to `score` are off by the roundings of a dot product, and so is the exponent of
+  // every weight; values in [-1, 1] add one rounding a key, and outputs another few.
+  double bound(double score = 0) const {
+    const double largest = score + scale * static_cast<double>(shape.key_dim);
+    const double dot = largest * static_cast<double>(shape.key_dim + 4) * trial::kRounding;
+    return 2 * dot + 4e-7 + static_cast<double>(past + rows) * trial::kRounding;
+  }
+
+  template <attention::Mask M, attention::Score F = attention::Plain>
+  void expect_twin(const reference::Attention& how, const M& mask, const F& transform = {},
+                   double score = 0) const {
+    const trial::Attended actual =
+        trial::attend(store, past, queries, shape.heads, scale, mask, transform);
+    const reference::Attended exact = reference::attend(how, queries, keys, values);
+    EXPECT_LE(reference::max_difference(actual.output, exact.output.cells), bound(score));
+    for (std::size_t n = 0; n < actual.log_sum_exp.size(); ++n) {
+      const double expected = exact.log_sum_exp.cells[n];
+      if (std::isinf(expected)) {
+        EXPECT_EQ(actual.log_sum_exp[n], -trial::kInfinity);
+      } else {
+        EXPECT_NEAR(actual.log_sum_exp[n], expected, bound(score) + 1e-6);
+      }
+    }
+  }
+  void expect_causal_twin() const { expect_twin(twin(), Causal{}); }
+
+  Shape shape;
+  Index past;
+  Index rows;
+  double scale = 0.3;
+  Matrix queries;
+  Matrix keys;
+  Matrix values;
+  kv::Contiguous<C> store;
+};
+
+template <class C>
+class Attend : public testing::Test {};
+using Codecs = testing::Types<codec::F32, codec::BF16, codec::F16>;
+TYPED_TEST_SUITE(Attend, Codecs);
+
+TYPED_TEST(Attend, MatchesTheTwinForEveryGroupSize) {
+  for (Index group : {1, 2, 3, 5, 6, 7, 8, 9, 32, 64, 71}) {
+    for (Index kv_heads : {1, 2}) {
+      SCOPED_TRACE(testing::Message() << group << " query heads to each of " << kv_heads);
+      const Shape shape = {.heads = group * kv_heads, .kv_heads = kv_heads, .key_dim = 8};
+      Case<TypeParam>(shape, 66, 1).expect_causal_twin();
+      Case<TypeParam>(shape, 30, 5).expect_causal_twin();
+    }
+  }
+}
+
+TYPED_TEST(Attend, MatchesTheTwinForEverySizeOfHead) {
+  for (Index key_dim : {1, 2, 3, 7, 16, 17, 33, 64, 65}) {
+    for (Index value_dim : {1, 5, 15, 16, 17, 33, 64, 65, 81}) {
+      SCOPED_TRACE(testing::Message() << "keys of " << key_dim << ", values of " << value_dim);
+      Case<TypeParam>({.key_dim = key_dim, .value_dim = value_dim}, 20, 4).expect_causal_twin();
+    }
+  }
+}
+
+TYPED_TEST(Attend, MatchesTheTwinAroundPanelsTilesAndSegments) {
+  for (Index keys : {1, 2, 15, 16, 17, 31, 33, 63, 64, 65, 127, 129, 1023, 1024, 1025, 2049}) {
+    for (Index rows : {1, 2, 6, 7, 33, 65}) {
+      if (rows > keys) continue;
+      SCOPED_TRACE(testing::Message() << rows << " rows of " << keys << " keys");
+      Case<TypeParam>({.heads = 3, .kv_heads = 1, .key_dim = 6, .value_dim = 5}, keys - rows, rows)
+          .expect_causal_twin();
+    }
+  }
+}
+
+TYPED_TEST(Attend, MatchesTheTwinForEveryWindow) {
+  for (Position window : {1, 2, 15, 16, 17, 63, 64, 65, 1023, 1024, 1025}) {
+    for (Index rows : {1, 3, 70}) {
+      for (Index past : {0, 70, 1030}) {
+        SCOPED_TRACE(testing::Message() << rows << " rows after " << past << ", " << window);
+        const Case<TypeParam> trial({.heads = 2, .kv_heads = 1, .key_dim = 5, .value_dim = 3}, past,
+                                    rows);
+        reference::Attention how = trial.twin();
+        how.window = window;
+        trial.expect_twin(how, Causal{window});
+      }
+    }
+  }
+}
+
+TYPED_TEST(Attend, MatchesTheTwinWithSoftCaps) {
+  for (float cap : {0.5f, 30.0f}) {
+    const Case<TypeParam> trial({}, 90, 8);
+    reference::Attention how = trial.twin();
+    how.softcap = static_cast<double>(cap);
+    trial.expect_twin(how, Causal{}, attention::SoftCap{cap}, static_cast<double>(cap));
+  }
+}
+
+TYPED_TEST(Attend, MatchesTheTwinWithBiases) {
+  const Index keys = 75;
+  const Case<TypeParam> trial({.heads = 4, .kv_heads = 2}, keys - 9, 9);
+  std::vector<float> bias = trial::noisy(4 * 9 * keys, 4, 3.0);
+  for (std::size_t n = 0; n < bias.size(); n += 3) bias[n] = -trial::kInfinity;
+  std::fill_n(bias.begin() + 2 * 9 * keys, keys,
+              -trial::kInfinity);  // row 0 of head 2 sees nothing
+  reference::Attention how = trial.twin();
+  how.bias = [&](Index head, Index row, Index key) {
+    return static_cast<double>(bias[static_cast<std::size_t>((head * 9 + row) * keys + key)]);
+  };
+  const attention::Bias transform = {
+      .bias = bias.data(), .head_stride = 9 * keys, .row_stride = keys};
+  trial.expect_twin(how, Causal{}, transform, 3);
+  how.window = 20;
+  trial.expect_twin(how, Causal{20}, transform, 3);
+  how.causal = false;
+  trial.expect_twin(how, Bidirectional{keys}, transform, 3);
+}
+
+TYPED_TEST(Attend, SharesABiasAlongStridesOfZero) {
+  const Index keys = 40;
+  const Case<TypeParam> trial({}, keys - 2, 2);
+  const std::vector<float> bias = trial::noisy(keys, 5, 3.0);
+  reference::Attention how = trial.twin();
+  how.bias = [&](Index, Index, Index key) {
+    return static_cast<double>(bias[static_cast<std::size_t>(key)]);
+  };
+  trial.expect_twin(how, Causal{}, attention::Bias{.bias = bias.data()}, 3);
+}
+
+TYPED_TEST(Attend, MatchesTheTwinWhenEveryRowSeesEveryKey) {
+  for (Index keys : {1, 17, 64, 130, 1100}) {
+    for (Index rows : {1, 5, 17}) {
+      if (rows > keys) continue;
+      const Case<TypeParam> trial({}, keys - rows, rows);
+      reference::Attention how = trial.twin();
+      how.causal = false;
+      trial.expect_twin(how, Bidirectional{keys});
+    }
+  }
+}
+
+TYPED_TEST(Attend, OfRowsThatSeeNothingIsZeroAndMinusInfinity) {
+  const Case<TypeParam> trial({}, 0, 20);
+  const trial::Attended early =
+      trial::attend(trial.store, -100, trial.queries, 4, trial.scale, Causal{});
+  const trial::Attended none =
+      trial::attend(trial.store, 3, trial.queries, 4, trial.scale, Bidirectional{0});
+  for (const trial::Attended& result : {early, none}) {
+    for (float number : result.output) EXPECT_EQ(std::bit_cast<std::uint32_t>(number), 0u);
+    for (float number : result.log_sum_exp) EXPECT_EQ(number, -trial::kInfinity);
+  }
+}
+
+TYPED_TEST(Attend, OfOneKeyIsItsValue) {
+  const Case<TypeParam> trial({.heads = 2, .kv_heads = 1, .key_dim = 9, .value_dim = 21}, 300, 1);
+  const trial::Attended result =
+      trial::attend(trial.store, 300, trial.queries, 2, trial.scale, Causal{1});
+  const std::vector<float> value = reference::to_float(trial.values.row(300));
+  EXPECT_EQ(std::vector<float>(result.output.begin(), result.output.begin() + 21), value);
+  EXPECT_EQ(std::vector<float>(result.output.begin() + 21, result.output.end()), value);
+}
+
+// Later maxima rescale what was summed before; earlier ones make it vanish.
+TYPED_TEST(Attend, FollowsAMaximumThatMovesFromTileToTile) {
+  for (const double slope : {0.5, -0.5}) {
+    Case<TypeParam> trial({.heads = 1, .kv_heads = 1, .key_dim = 2, .value_dim = 3}, 299, 1);
+    for (Index key = 0; key < 300; ++key) {
+      trial.keys.row(key)[0] = slope * static_cast<double>(key / 4);
+      trial.keys.row(key)[1] = 0.0;
+    }
+    trial.queries.row(0)[0] = 1.0;
+    trial.scale = 1.0;
+    trial.store = trial::store_of<TypeParam>(1, trial.keys, trial.values, 320);
+    trial.expect_twin(trial.twin(), Causal{}, attention::Plain{}, 40);
+  }
+}
+
+// Rows of queries and of output further apart than they are wide, and no log-sum-exp.
+TYPED_TEST(Attend, KeepsToItsStridesAndNeedsNoLogSumExp) {
+  const Case<TypeParam> trial({}, 10, 5);
+  const trial::Attended expected =
+      trial::attend(trial.store, 10, trial.queries, 4, trial.scale, Causal{});
+  std::vector<float> queries(5 * 100, trial::kNaN);
+  std::vector<float> out(5 * 90, 7.0f);
+  for (Index row = 0; row < 5; ++row) {
+    const std::vector<float> from = reference::to_float(trial.queries.row(row));
+    std::copy(from.begin(), from.end(), queries.begin() + row * 100);
+  }
+  using Store = kv::Contiguous<TypeParam>;
+  const attention::Sequence<Store> sequence = {&trial.store, 10, 5, queries.data(), out.data()};
+  attention::Scratch scratch(trial.store.geometry(), 4, 1, 1, 64);
+  attention::attend(std::span(&sequence, 1),
+                    {.layer = 0,
+                     .heads = 4,
+                     .scale = static_cast<float>(trial.scale),
+                     .query_stride = 100,
+                     .out_stride = 90},
+                    Causal{}, attention::Plain{}, scratch, serial_executor());
+  for (std::size_t n = 0; n < out.size(); ++n) {
+    const std::size_t column = n % 90;
+    EXPECT_EQ(out[n], column < 64 ? expected.output[n / 90 * 64 + column] : 7.0f);
+  }
+}
+
+TEST(AttendLayers, ReadsTheLayerThatIsAskedFor) {
+  kv::Contiguous<codec::F32> store({3, 1, 2, 1}, 16);
+  const std::vector<float> key = {0.0f, 0.0f};
+  for (Index layer = 0; layer < 3; ++layer) {
+    const float value = static_cast<float>(layer) + 1;
+    store.put(layer, 0, 0, key, {&value, 1});
+  }
+  for (Index layer = 0; layer < 3; ++layer) {
+    float out = 0;
+    const attention::Sequence<kv::Contiguous<codec::F32>> sequence = {&store, 0, 1, key.data(),
+                                                                      &out};
+    attention::Scratch scratch(store.geometry(), 1, 1, 1, 64);
+    attention::attend(std::span(&sequence, 1),
+                      {.layer = layer, .heads = 1, .query_stride = 2, .out_stride = 1}, Causal{},
+                      attention::Plain{}, scratch, serial_executor());
+    EXPECT_EQ(out, static_cast<float>(layer) + 1);
+  }
+}
+
+}  // namespace

@@ -1,0 +1,130 @@
+// tests/reference/model.hpp - the parameters of a decoder as named matrices in double.
+//
+// The shape is the library's model::Config; the numbers lie as a checkpoint has them, one matrix
+// per name, each [outputs, inputs] row-major. random_model() makes numbers of at most eight
+// significant bits, which f32, bf16 and f16 all hold exactly.
+//
+// Depends on  reference/matrix.hpp, reference/norm.hpp, model/config.hpp
+#pragma once
+
+#include "reference/matrix.hpp"
+#include "reference/norm.hpp"
+
+#include <decant/model/config.hpp>
+
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+namespace decant::reference {
+
+struct Layer {
+  NormWeights attention_norm;
+  Linear query;            // [heads * key_dim, width]
+  Linear key;              // [kv_heads * key_dim, width]
+  Linear value;            // [kv_heads * value_dim, width]
+  NormWeights query_norm;  // [key_dim] each, empty for none
+  NormWeights key_norm;
+  Linear attention_output;  // [width, heads * value_dim]
+  NormWeights feed_forward_norm;
+  Linear gate;  // [feed_forward, width], empty unless gated
+  Linear up;    // [feed_forward, width]
+  Linear down;  // [width, feed_forward]
+};
+
+struct Model {
+  model::Config config;
+  Matrix embedding;  // [vocabulary, width]
+  Matrix positions;  // [max_positions, width], empty unless learned
+  std::vector<Layer> layers;
+  NormWeights output_norm;
+  Linear output;  // [vocabulary, width], empty where the embedding is used
+};
+
+// A number in [-0.5, 0.5), a multiple of 2^-24, from its place k in the list of all numbers.
+inline double noise(std::uint64_t k) {
+  std::uint64_t z = (k + 1) * 0x9E3779B97F4A7C15u;
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+  z = z ^ (z >> 31);
+  return static_cast<double>(z >> 40) * 0x1p-24 - 0.5;
+}
+
+// What a Config leaves open. Positions are learned where the Config has no rope.
+struct Parts {
+  bool biases = false;
+  bool query_key_norm = false;
+  bool tied = false;
+};
+
+// Draws the matrices of a random model one after another.
+class RandomParts {
+ public:
+  RandomParts(const model::Config& config, std::uint64_t seed, const Parts& parts)
+      : config_(config), parts_(parts), next_(seed << 32) {}
+
+  Matrix matrix(Index rows, Index columns) {
+    Matrix result(rows, columns);
+    const int exponent = std::ilogb(std::sqrt(3.0 / static_cast<double>(columns)));
+    for (double& cell : result.cells) cell = std::ldexp(step(), exponent);
+    return result;
+  }
+  Linear linear(Index rows, Index columns) {
+    Linear result{matrix(rows, columns), {}};
+    if (parts_.biases) result.bias = vector(rows, 0.0);
+    return result;
+  }
+  NormWeights norm(Index size) {
+    const bool biased = config_.norm == model::Norm::layer;
+    return {vector(size, 1.0), biased ? vector(size, 0.0) : Vector{}};
+  }
+
+  Layer layer() {
+    const model::Config& c = config_;
+    Layer result;
+    result.attention_norm = norm(c.width);
+    result.query = linear(c.heads * c.key_dim, c.width);
+    result.key = linear(c.kv_heads * c.key_dim, c.width);
+    result.value = linear(c.kv_heads * c.value_dim, c.width);
+    if (parts_.query_key_norm) {
+      result.query_norm.weight = vector(c.key_dim, 1.0);
+      result.key_norm.weight = vector(c.key_dim, 1.0);
+    }
+    result.attention_output = linear(c.width, c.heads * c.value_dim);
+    result.feed_forward_norm = norm(c.width);
+    if (c.gated) result.gate = linear(c.feed_forward, c.width);
+    result.up = linear(c.feed_forward, c.width);
+    result.down = linear(c.width, c.feed_forward);
+    return result;
+  }
+
+ private:
+  // A multiple of 2^-7 in [-1, 1).
+  double step() { return std::floor(noise(next_++) * 256) / 128; }
+  // Numbers within 1/4 of `middle`.
+  Vector vector(Index size, double middle) {
+    Vector result(static_cast<std::size_t>(size));
+    for (double& number : result) number = middle + std::floor(step() * 16) / 64;
+    return result;
+  }
+
+  model::Config config_;
+  Parts parts_;
+  std::uint64_t next_;
+};
+
+inline Model random_model(const model::Config& config, std::uint64_t seed,
+                          const Parts& parts = {}) {
+  RandomParts draw(config, seed, parts);
+  Model result;
+  result.config = config;
+  result.embedding = draw.matrix(config.vocabulary, config.width);
+  for (double& cell : result.embedding.cells) cell *= 4;
+  if (!config.rope) result.positions = draw.matrix(config.max_positions, config.width);
+  for (Index i = 0; i < config.layers; ++i) result.layers.push_back(draw.layer());
+  result.output_norm = draw.norm(config.width);
+  if (!parts.tied) result.output.matrix = draw.matrix(config.vocabulary, config.width);
+  return result;
+}
+
+}  // namespace decant::reference
