@@ -1,0 +1,149 @@
+// tests/law/allocation_test.cpp - once its workspace exists, a step allocates nothing.
+//
+// Every operator new of this executable counts, whichever thread calls it.
+#include "law/models.hpp"
+
+#include <decant/core/thread_pool.hpp>
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdlib>
+#include <new>
+#include <vector>
+
+namespace {
+
+std::atomic<long> allocations = 0;
+
+void* counted(std::size_t size, std::size_t alignment) {
+  allocations += 1;
+  void* memory =
+      alignment <= alignof(std::max_align_t)
+          ? std::malloc(size)
+          : std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+
+// Never inlined: GCC would see free() given what operator new returned, and warn.
+[[gnu::noinline]] void released(void* memory) noexcept { std::free(memory); }
+
+}  // namespace
+
+void* operator new(std::size_t size) { return counted(size, 1); }
+void* operator new[](std::size_t size) { return counted(size, 1); }
+void* operator new(std::size_t size, std::align_val_t alignment) {
+  return counted(size, static_cast<std::size_t>(alignment));
+}
+void* operator new[](std::size_t size, std::align_val_t alignment) {
+  return counted(size, static_cast<std::size_t>(alignment));
+}
+void operator delete(void* memory) noexcept { released(memory); }
+void operator delete[](void* memory) noexcept { released(memory); }
+void operator delete(void* memory, std::size_t) noexcept { released(memory); }
+void operator delete[](void* memory, std::size_t) noexcept { released(memory); }
+void operator delete(void* memory, std::align_val_t) noexcept { released(memory); }
+void operator delete[](void* memory, std::align_val_t) noexcept { released(memory); }
+void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { released(memory); }
+void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept { released(memory); }
+
+namespace {
+
+using namespace decant;
+
+template <class F>
+long allocations_of(F&& f) {
+  const long before = allocations;
+  f();
+  return allocations - before;
+}
+
+TEST(Allocation, IsCounted) {
+  EXPECT_GE(allocations_of([] { std::vector<int> made(3); }), 1);
+  EXPECT_EQ(allocations_of([] { Buffer<float> made(100); }), 1);
+}
+
+// A prompt in two chunks beside another sequence, then single tokens, past the end of a segment.
+template <class C>
+class Session {
+ public:
+  using Store = kv::Contiguous<C>;
+
+  Session(const model::Decoder& decoder, Executor& executor)
+      : decoder_(decoder),
+        tokens_(trial::random_tokens(decoder.config(), 1060, 1)),
+        first_(decoder.config().geometry(), 1060),
+        second_(decoder.config().geometry(), 1060),
+        workspace_(decoder.config(), {.rows = 1060, .logit_rows = 8, .sequences = 2}, executor) {}
+
+  void run() {
+    first_.rewind(0);
+    second_.rewind(0);
+    step(first_, 500, second_, 20);
+    step(first_, 530, second_, 1);
+    for (int token = 0; token < 5; ++token) step(first_, 1, second_, 1);
+    for (int token = 0; token < 5; ++token) step(first_, 1);
+    step(second_, 7);
+  }
+
+ private:
+  void add(Store& store, Index count) {
+    batch_.add(store, std::span(tokens_).subspan(static_cast<std::size_t>(store.end()),
+                                                 static_cast<std::size_t>(count)));
+  }
+  void step(Store& store, Index count) {
+    batch_.clear();
+    add(store, count);
+    decoder_.step(batch_, workspace_);
+  }
+  void step(Store& a, Index a_count, Store& b, Index b_count) {
+    batch_.clear();
+    add(a, a_count);
+    add(b, b_count);
+    decoder_.step(batch_, workspace_);
+  }
+
+  const model::Decoder& decoder_;
+  std::vector<Token> tokens_;
+  Store first_;
+  Store second_;
+  model::Workspace workspace_;
+  model::Batch<Store> batch_;
+};
+
+template <class C>
+void expect_no_allocations() {
+  for (const trial::Family& family : trial::families()) {
+    const model::Decoder decoder = trial::decoder_of(family, C::kType);
+    for (Index threads : {1, 2, 3}) {
+      ThreadPool pool(threads);
+      Session<C> session(decoder, threads == 1 ? serial_executor() : pool);
+      session.run();
+      EXPECT_EQ(allocations_of([&] { session.run(); }), 0)
+          << family.name << " on " << threads << " threads";
+    }
+  }
+}
+
+TEST(Allocation, DoesNotHappenInSteps) {
+  expect_no_allocations<codec::F32>();
+  expect_no_allocations<codec::BF16>();
+}
+
+// The batch grows once; the step itself needs no warming up.
+TEST(Allocation, DoesNotHappenInTheFirstStepEither) {
+  using Store = kv::Contiguous<codec::F32>;
+  const model::Decoder decoder = trial::decoder_of(trial::llama());
+  const std::vector<Token> tokens = trial::random_tokens(decoder.config(), 40, 1);
+  ThreadPool pool(2);
+  Store store(decoder.config().geometry(), 40);
+  model::Workspace workspace(decoder.config(), {.rows = 40, .logit_rows = 40, .sequences = 1},
+                             pool);
+  model::Batch<Store> batch;
+  batch.add(store, tokens, model::Logits::all);
+  EXPECT_EQ(allocations_of([&] { decoder.step(batch, workspace); }), 0);
+}
+
+}  // namespace
