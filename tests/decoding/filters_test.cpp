@@ -1,0 +1,223 @@
+// Which tokens survive: the cut of each filter, ties, and the two orders of temperature.
+#include <decant/decoding/sampler.hpp>
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <vector>
+
+namespace decant::decoding {
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+std::vector<float> logits_of(const std::vector<double>& probabilities) {
+  std::vector<float> logits;
+  for (double p : probabilities) logits.push_back(static_cast<float>(std::log(p)));
+  return logits;
+}
+
+std::vector<Candidate> survivors(const std::vector<float>& logits, SamplerOptions options) {
+  if (options.temperature == 0) options.temperature = 1;
+  Sampler sampler(options, std::ssize(logits));
+  const auto candidates = sampler.candidates(logits);
+  return {candidates.begin(), candidates.end()};
+}
+
+std::vector<Token> ids(const std::vector<float>& logits, const SamplerOptions& options) {
+  std::vector<Token> tokens;
+  for (const Candidate& candidate : survivors(logits, options)) tokens.push_back(candidate.token);
+  return tokens;
+}
+
+std::vector<Token> first(Token count) {
+  std::vector<Token> tokens(static_cast<std::size_t>(count));
+  std::iota(tokens.begin(), tokens.end(), 0);
+  return tokens;
+}
+
+void expect_probabilities(const std::vector<Candidate>& candidates,
+                          const std::vector<double>& expected) {
+  ASSERT_EQ(candidates.size(), expected.size());
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_NEAR(candidates[i].probability, expected[i], 6e-5) << i;
+  }
+}
+
+using Tokens = std::vector<Token>;
+
+TEST(TopP, KeepsTheTokenThatCrosses) {
+  EXPECT_EQ(ids(logits_of({.4, .3, .2, .1}), {.top_p = .8}), first(3));
+  EXPECT_EQ(ids(logits_of({.5, .3, .15, .05}), {.top_p = .6}), first(2));
+  EXPECT_EQ(ids(logits_of({.5, .41, .09}), {.top_p = .9}), first(2));
+  EXPECT_EQ(ids(logits_of({.5, .35, .1, .05}), {.top_p = .9}), first(3));
+  EXPECT_EQ(ids(logits_of({.95, .05}), {.top_p = .9}), first(1));
+}
+
+TEST(TopP, OfOneKeepsEverything) {
+  EXPECT_EQ(ids(logits_of(std::vector<double>(10, .1)), {.top_p = 1.0}), first(10));
+  std::vector<float> steep = {0, -30, -60, -700};  // the last is far below a double's last place
+  EXPECT_EQ(ids(steep, {.top_p = 1.0}), first(4));
+}
+
+TEST(TopP, OfZeroKeepsTheBest) {
+  EXPECT_EQ(ids(logits_of({.1, .2, .4, .3}), {.top_p = 0.0}), (Tokens{2}));
+}
+
+TEST(TopP, OfEqualTokensKeepsTheLowerIds) {
+  EXPECT_EQ(ids({1, 1, 1, 1}, {.top_p = .5}), first(2));
+  EXPECT_EQ(ids({1, 1, 1, 1}, {.top_p = 0.0}), first(1));
+  EXPECT_EQ(ids({0, 2, 2, 2}, {.top_p = .6}), (Tokens{1, 2}));
+}
+
+// More survivors than the sampler sorts at a time, against a full sort.
+TEST(TopP, OfALargeVocabularyEqualsAFullSort) {
+  constexpr std::size_t kVocabulary = 5000;
+  std::vector<float> logits(kVocabulary);
+  for (std::size_t i = 0; i < kVocabulary; ++i) {
+    logits[i] = static_cast<float>(static_cast<double>(i * 7919 % 1250) / 500.0);  // with ties
+  }
+  std::vector<Token> order = first(static_cast<Token>(kVocabulary));
+  std::ranges::stable_sort(order, [&](Token a, Token b) {
+    return logits[static_cast<std::size_t>(a)] > logits[static_cast<std::size_t>(b)];
+  });
+  double total = 0;
+  for (float logit : logits) total += std::exp(static_cast<double>(logit));
+  for (double p : {.001, .05, .3, .5, .9, .999}) {
+    std::vector<Token> expected;
+    double mass = 0;
+    for (std::size_t i = 0; i < kVocabulary && mass < p * total; ++i) {
+      expected.push_back(order[i]);
+      mass += std::exp(static_cast<double>(logits[static_cast<std::size_t>(order[i])]));
+    }
+    std::ranges::sort(expected);
+    EXPECT_EQ(ids(logits, {.top_p = p}), expected) << p;
+  }
+}
+
+TEST(TopP, CountsTheMassThatTopKLeft) {
+  // Of the kept .4 and .3 the first has 4/7 of the mass; alone it would have .4.
+  EXPECT_EQ(ids(logits_of({.4, .3, .2, .1}), {.top_k = 2, .top_p = .5}), first(1));
+  EXPECT_EQ(ids(logits_of({.4, .3, .2, .1}), {.top_p = .5}), first(2));
+}
+
+TEST(TopK, KeepsExactlyKAndTheLowerIdOfEqualTokens) {
+  const std::vector<float> tied = {std::log(.4f), std::log(.3f), std::log(.3f), -kInfinity};
+  EXPECT_EQ(ids(tied, {.top_k = 2}), first(2));
+  EXPECT_EQ(ids({1, 1, 1, 1}, {.top_k = 1}), first(1));
+  EXPECT_EQ(ids({1, 1, 1, 1}, {.top_k = 3}), first(3));
+  EXPECT_EQ(ids({-2, -1, 0, .8f, 0, .1f, .3f, .4f, .5f, .6f, .7f, -3}, {.top_k = 1}), (Tokens{3}));
+  EXPECT_EQ(ids({0, 1, 0, 2, 1, 1}, {.top_k = 3}), (Tokens{1, 3, 4}));
+}
+
+TEST(TopK, NeverKeepsABannedToken) {
+  EXPECT_EQ(ids({-kInfinity, 3, -kInfinity, 1}, {.top_k = 3}), (Tokens{1, 3}));
+  EXPECT_EQ(ids({-kInfinity, 3, -kInfinity, 1}, {.top_k = 0}), (Tokens{1, 3}));
+}
+
+TEST(TopK, BeyondTheVocabularyKeepsEverything) {
+  EXPECT_EQ(ids({3, 1, 2}, {.top_k = 3}), first(3));
+  EXPECT_EQ(ids({3, 1, 2}, {.top_k = std::numeric_limits<Index>::max()}), first(3));
+}
+
+TEST(TopK, OfALargeVocabularyEqualsAFullSort) {
+  constexpr std::size_t kVocabulary = 3000;
+  std::vector<float> logits(kVocabulary);
+  for (std::size_t i = 0; i < kVocabulary; ++i) {
+    logits[i] = static_cast<float>(i * 7919 % 600);
+  }
+  std::vector<Token> order = first(static_cast<Token>(kVocabulary));
+  std::ranges::stable_sort(order, [&](Token a, Token b) {
+    return logits[static_cast<std::size_t>(a)] > logits[static_cast<std::size_t>(b)];
+  });
+  for (Index k : {1, 2, 39, 40, 1000, 2999}) {
+    std::vector<Token> expected(order.begin(), order.begin() + k);
+    std::ranges::sort(expected);
+    EXPECT_EQ(ids(logits, {.temperature = 1e3, .top_k = k}), expected) << k;
+  }
+}
+
+TEST(MinP, IsRelativeToTheBestAndNeverEmpties) {
+  const std::vector<float> logits = logits_of({.1, .2, .3, .4});
+  EXPECT_EQ(ids(logits, {.min_p = .24}), first(4));
+  EXPECT_EQ(ids(logits, {.min_p = .26}), (Tokens{1, 2, 3}));
+  EXPECT_EQ(ids(logits, {.min_p = 1.0}), (Tokens{3}));
+  EXPECT_EQ(ids(logits, {.min_p = 1.05}), (Tokens{3}));
+  EXPECT_EQ(ids({2, 1, 2}, {.min_p = 1.0}), (Tokens{0, 2}));
+  EXPECT_EQ(ids({2, 1, 2}, {.min_p = 1.05}), (Tokens{0}));
+}
+
+TEST(FilterOrder, TemperatureFirstLetsFiltersSeeTheTemperedDistribution) {
+  const auto sharp = survivors({3, 2, 1}, {.temperature = .5, .top_p = .8});
+  expect_probabilities(sharp, {1.0});
+  const auto flat = survivors({3, 2, 0}, {.temperature = 3, .min_p = .1});
+  expect_probabilities(flat, {.4798, .3438, .1765});
+}
+
+TEST(FilterOrder, TemperatureLastLetsFiltersSeeTheModelsOwn) {
+  constexpr FilterOrder kLast = FilterOrder::temperature_last;
+  const auto sharp = survivors({3, 2, 1}, {.temperature = .5, .top_p = .8, .order = kLast});
+  ASSERT_EQ(sharp.size(), 2u);
+  EXPECT_NEAR(sharp[1].probability / sharp[0].probability, std::exp(-2.0), 1e-12);
+  const auto flat = survivors({3, 2, 0}, {.temperature = 3, .min_p = .1, .order = kLast});
+  ASSERT_EQ(flat.size(), 2u);
+  EXPECT_NEAR(flat[1].probability / flat[0].probability, std::exp(-1.0 / 3), 1e-12);
+}
+
+TEST(FilterOrder, TopPRunsBeforeMinP) {
+  // Were min-p first, the .4 would be more than half of the mass of .4 and .3.
+  EXPECT_EQ(ids(logits_of({.4, .3, .2, .1}), {.top_p = .5, .min_p = .6}), first(2));
+}
+
+TEST(FilterOrder, PlainProbabilities) {
+  expect_probabilities(survivors({3, 2, 1}, {}), {.6652, .2447, .0900});
+  expect_probabilities(survivors({3, 2, 1}, {.temperature = .5}), {.8668, .1173, .0159});
+  expect_probabilities(survivors({3, 2, 0}, {}), {.7054, .2595, .0351});
+}
+
+// Logits that differ, but whose probabilities round to one number.
+TEST(Filters, GoByTheLogitWhereProbabilitiesCannotTell) {
+  const std::vector<float> close = {0.0f, 1e-30f};
+  for (const SamplerOptions& options :
+       {SamplerOptions{.top_k = 1}, {.top_p = 0}, {.min_p = 2}, {.top_p = 0, .min_p = 2}}) {
+    EXPECT_EQ(ids(close, options), (Tokens{1}));
+  }
+}
+
+TEST(Filters, SurviveExtremeTemperaturesAndLogits) {
+  const std::vector<float> logits = {-3e38f, 3e38f, 2.9e38f};
+  EXPECT_EQ(ids(logits, {.temperature = 1e-300}), (Tokens{1}));
+  EXPECT_EQ(ids(logits, {.temperature = 1e300}), first(3));
+  for (const SamplerOptions& options :
+       {SamplerOptions{.temperature = 1e-300, .order = FilterOrder::temperature_last},
+        {.temperature = 1e300, .order = FilterOrder::temperature_last}}) {
+    EXPECT_EQ(ids(logits, options), (Tokens{1}));
+  }
+}
+
+TEST(Filters, LeaveADistributionByAscendingId) {
+  const std::vector<float> logits = {.3f, 2, -1, 1.7f, 0, -kInfinity, 1.1f, 2};
+  const std::vector<SamplerOptions> settings = {
+      {.temperature = .7},
+      {.temperature = .7, .top_k = 4},
+      {.temperature = .7, .top_p = .8},
+      {.temperature = .7, .min_p = .2},
+      {.temperature = .7, .top_k = 6, .top_p = .95, .min_p = .1},
+      {.temperature = .7, .top_k = 6, .top_p = .95, .order = FilterOrder::temperature_last}};
+  for (const SamplerOptions& options : settings) {
+    const std::vector<Candidate> left = survivors(logits, options);
+    double sum = 0;
+    for (const Candidate& candidate : left) {
+      EXPECT_GT(candidate.probability, 0);
+      sum += candidate.probability;
+    }
+    EXPECT_NEAR(sum, 1.0, 1e-15);
+    EXPECT_TRUE(std::ranges::is_sorted(left, std::ranges::less_equal{}, &Candidate::token));
+  }
+}
+
+}  // namespace
+}  // namespace decant::decoding

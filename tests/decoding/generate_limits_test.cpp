@@ -1,0 +1,204 @@
+// Where there is no room or no sense: refused before anything changed, or ended with a reason.
+#include "decoding/models.hpp"
+
+#include <decant/codec/plain.hpp>
+#include <decant/decoding/generate.hpp>
+#include <decant/kv/contiguous.hpp>
+
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace decant::decoding {
+namespace {
+
+using Store = kv::Contiguous<codec::F32>;
+using Tokens = std::vector<Token>;
+
+Tokens prompt_of(Index size) {
+  Tokens prompt;
+  for (Index at = 0; at < size; ++at) prompt.push_back(static_cast<Token>(at * 7 % 64));
+  return prompt;
+}
+
+template <class Error, class Call>
+std::string what_of(Call call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "(nothing was thrown)";
+}
+
+bool names(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+struct Bench {
+  explicit Bench(Index capacity, Index rows = 64)
+      : store(decoder.config().geometry(), capacity), workspace(decoder.config(), {.rows = rows}) {}
+
+  Generation run(const Tokens& prompt, const GenerateOptions& options = {}) {
+    return generate(decoder, store, workspace, prompt, options);
+  }
+
+  model::Decoder decoder = reference::toy_decoder();
+  Store store;
+  model::Workspace workspace;
+};
+
+TEST(Refusals, LeaveTheStoreAsItWas) {
+  Bench bench(64);
+  const Tokens answer = bench.run({1, 2, 3, 4, 5}, {.max_new_tokens = 8}).tokens;
+  const Position end = bench.store.end();
+  const auto refused = [&](const Tokens& prompt, const GenerateOptions& options) {
+    EXPECT_THROW(bench.run(prompt, options), std::invalid_argument);
+    EXPECT_EQ(bench.store.end(), end);
+  };
+  refused({}, {});
+  refused({1, 64}, {});
+  refused({1, -1}, {});
+  refused({1}, {.max_new_tokens = -1});
+  refused({1}, {.stop = {.min_new_tokens = -1}});
+  refused({1}, {.stop = {.stop_tokens = {64}}});
+  refused({1}, {.sampler = {.temperature = -1}});
+  refused({1}, {.sampler = {.temperature = 1, .top_p = 2}});
+  EXPECT_THROW(bench.run(prompt_of(65)), CacheFull);
+  EXPECT_EQ(bench.store.end(), end);
+  EXPECT_EQ(bench.run({1, 2, 3, 4, 5}, {.max_new_tokens = 8}).tokens, answer);
+}
+
+TEST(Refusals, NameTheValue) {
+  Bench bench(64);
+  EXPECT_TRUE(names(what_of<std::invalid_argument>([&] { bench.run({}); }), "empty"));
+  const std::string token = what_of<std::invalid_argument>([&] { bench.run({1, 77}); });
+  EXPECT_TRUE(names(token, "77") && names(token, "64")) << token;
+  const std::string length =
+      what_of<std::invalid_argument>([&] { bench.run({1}, {.max_new_tokens = -3}); });
+  EXPECT_TRUE(names(length, "max_new_tokens is -3")) << length;
+}
+
+TEST(Refusals, AStoreOfAnotherGeometry) {
+  Bench bench(64);
+  kv::Geometry other = bench.decoder.config().geometry();
+  other.heads += 1;
+  Store store(other, 64);
+  store.publish(3);
+  EXPECT_THROW(generate(bench.decoder, store, bench.workspace, Tokens{1, 2}),
+               std::invalid_argument);
+  EXPECT_EQ(store.end(), 3);
+}
+
+TEST(Room, APromptLongerThanTheStoreNamesBothNumbers) {
+  const std::vector<std::pair<Index, Index>> sizes = {{64, 128}, {100, 200}, {64, 65}};
+  for (const auto& [capacity, size] : sizes) {
+    Bench bench(capacity);
+    const std::string why = what_of<CacheFull>([&, size = size] { bench.run(prompt_of(size)); });
+    EXPECT_TRUE(names(why, std::to_string(capacity)) && names(why, std::to_string(size))) << why;
+    EXPECT_EQ(bench.store.end(), 0);
+  }
+}
+
+TEST(Room, APromptThatFillsTheStoreGivesOneToken) {
+  Bench bench(64);
+  const Generation result = bench.run(prompt_of(64), {.max_new_tokens = 5});
+  EXPECT_EQ(result.reason, Reason::cache_full);
+  EXPECT_EQ(bench.store.end(), 64);
+  Bench roomy(100);
+  EXPECT_EQ(result.tokens, roomy.run(prompt_of(64), {.max_new_tokens = 1}).tokens);
+}
+
+TEST(Room, OneTokenFromAFullStoreIsALength) {
+  Bench bench(64);
+  EXPECT_EQ(bench.run(prompt_of(64), {.max_new_tokens = 1}).reason, Reason::length);
+}
+
+TEST(Room, TokensComeUntilTheStoreIsFull) {
+  Bench roomy(100);
+  const Tokens all = roomy.run(prompt_of(10), {.max_new_tokens = 20}).tokens;
+  for (bool recompute : {false, true}) {
+    Bench bench(16);
+    const Generation result =
+        bench.run(prompt_of(10),
+                  {.max_new_tokens = std::numeric_limits<Index>::max(), .recompute = recompute});
+    EXPECT_EQ(result.reason, Reason::cache_full);
+    EXPECT_EQ(result.tokens, Tokens(all.begin(), all.begin() + 7));  // six were fed
+    EXPECT_EQ(bench.store.end(), 16);
+  }
+}
+
+TEST(Room, LearnedPositionsEndARunToo) {
+  const model::Decoder decoder = reference::reciting_decoder(Tokens{1, 2, 3, 4, 5, 6, 7, 8}, 12);
+  Store store(decoder.config().geometry(), 32);
+  model::Workspace workspace(decoder.config(), {});
+  const Generation result = generate(decoder, store, workspace, Tokens{1, 2, 3});
+  EXPECT_EQ(result.reason, Reason::positions_full);
+  EXPECT_EQ(result.tokens, (Tokens{4, 5, 6, 7, 8, 0}));  // the last follows the last position
+  EXPECT_EQ(store.end(), 8);
+}
+
+TEST(Room, APromptLongerThanLearnedPositionsNamesBothNumbers) {
+  const model::Decoder decoder = reference::reciting_decoder(Tokens(8, 1), 12);
+  Store store(decoder.config().geometry(), 32);
+  model::Workspace workspace(decoder.config(), {});
+  const std::string why =
+      what_of<std::invalid_argument>([&] { generate(decoder, store, workspace, Tokens(9, 1)); });
+  EXPECT_TRUE(names(why, "9 tokens") && names(why, "8 positions")) << why;
+}
+
+TEST(Room, TheSmallerOfStoreAndPositionsCounts) {
+  const model::Decoder decoder = reference::reciting_decoder(Tokens(8, 1), 12);
+  Store store(decoder.config().geometry(), 5);
+  model::Workspace workspace(decoder.config(), {});
+  EXPECT_EQ(generate(decoder, store, workspace, Tokens{1}).reason, Reason::cache_full);
+}
+
+TEST(Room, RotaryPositionsHaveNoEnd) {
+  reference::Model toy = reference::toy();
+  toy.config.max_positions = 8;
+  const model::Decoder decoder(toy.config, reference::to_weights(toy));
+  Store store(decoder.config().geometry(), 32);
+  model::Workspace workspace(decoder.config(), {});
+  const Generation result =
+      generate(decoder, store, workspace, prompt_of(10), {.max_new_tokens = 5});
+  EXPECT_EQ(result.reason, Reason::length);
+}
+
+TEST(Prompts, OfOneTokenWork) {
+  Bench bench(64);
+  EXPECT_EQ(bench.run({0}, {.max_new_tokens = 4}).tokens.size(), 4u);
+}
+
+TEST(Prompts, WithoutNewTokensAreOnlyFed) {
+  for (bool recompute : {false, true}) {
+    Bench bench(64, 2);
+    const Generation result =
+        bench.run({1, 2, 3, 4, 5}, {.max_new_tokens = 0, .recompute = recompute});
+    EXPECT_TRUE(result.tokens.empty());
+    EXPECT_EQ(result.reason, Reason::length);
+    EXPECT_EQ(result.statistics.generated_tokens, 0);
+    EXPECT_EQ(result.statistics.time_to_first_token, 0);
+    EXPECT_EQ(bench.store.end(), 5);
+  }
+}
+
+TEST(Logits, ThatAreNanEndTheRunWithASentence) {
+  reference::Model toy = reference::toy();
+  toy.output.matrix.row(11)[0] = std::numeric_limits<double>::quiet_NaN();
+  const model::Decoder decoder(toy.config, reference::to_weights(toy));
+  Store store(decoder.config().geometry(), 32);
+  model::Workspace workspace(decoder.config(), {});
+  const std::string why = what_of<std::invalid_argument>([&] {
+    generate(decoder, store, workspace, Tokens{1, 2, 3});
+  });
+  EXPECT_TRUE(names(why, "token 11") && names(why, "nan")) << why;
+  EXPECT_EQ(store.end(), 3);
+}
+
+}  // namespace
+}  // namespace decant::decoding
