@@ -1,0 +1,190 @@
+// cached_vs_recomputed: what a cache saves, and what it changes, which is nothing.
+//
+// You learn that decoding without a cache is the same call on a store that is emptied before each
+// step, and that both give the same bits: the logits are compared while the times are taken.
+#include <decant/decoding/generate.hpp>
+
+#include <decant/core/thread_pool.hpp>
+#include <decant/kv/contiguous.hpp>
+#include <decant/model/decoder.hpp>
+
+#include "support/model.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <iomanip>
+#include <iostream>
+#include <iterator>
+#include <limits>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace {
+
+using namespace decant;
+
+constexpr Index kAnswerTokens = 5;
+constexpr int kRuns = 5;  // of which the fastest counts
+
+struct Options {
+  std::string model = examples::default_model_folder();
+  std::string lengths;
+  codec::Type cache_type = codec::Type::f32;
+  Index threads = examples::default_threads();
+  bool csv = false;
+};
+
+void declare(CLI::App& app, Options& options) {
+  examples::add_model(app, options.model, "a Hugging Face checkpoint (the embedded one)");
+  app.add_option("--lengths", options.lengths, "of the prompts, as in \"1 10 100\" (1 to 256)");
+  examples::add_type(app, "--cache-type", options.cache_type, "numbers of the cache (f32)");
+  examples::add_threads(app, options.threads);
+  app.add_flag("--csv", options.csv, "comma-separated values in place of the table");
+}
+
+// What was asked for, or powers of two, as far as the model reaches; in ascending order.
+std::vector<Index> lengths_of(const Options& options, Index positions) {
+  const Index most = positions - kAnswerTokens;
+  std::vector<Index> lengths;
+  if (options.lengths.empty()) {
+    for (Index n = 1; n <= std::min<Index>(most, 256); n *= 2) lengths.push_back(n);
+    return lengths;
+  }
+  lengths = examples::whole_numbers("--lengths", options.lengths, 1);
+  std::ranges::sort(lengths);
+  expects<examples::UsageError>(lengths.back() <= most, "--lengths: ", lengths.back(),
+                                " tokens and an answer of ", kAnswerTokens,
+                                " do not fit into the model's ", positions, " positions");
+  return lengths;
+}
+
+struct Answer {
+  std::vector<Token> tokens;
+  std::vector<float> logits;  // [tokens][vocabulary]
+  double seconds = 0;         // of a token after the first
+
+  bool same_bits(const Answer& other) const {
+    return tokens == other.tokens && logits.size() == other.logits.size() &&
+           std::memcmp(logits.data(), other.logits.data(), logits.size() * sizeof(float)) == 0;
+  }
+};
+
+struct Row {
+  Index length;
+  double cached, recomputed;  // seconds of a token
+};
+
+// A decoder with the memory that its answers take.
+template <codec::Codec C>
+class Bench {
+ public:
+  Bench(const model::Decoder& decoder, Index tokens, Executor& threads)
+      : decoder_(decoder),
+        store_(decoder.config().geometry(), tokens),
+        workspace_(decoder.config(), {.rows = std::min<Index>(tokens, 512)}, threads) {}
+
+  Answer answer(std::span<const Token> prompt, const decoding::GenerateOptions& options) {
+    Answer answer;
+    const auto keep = [&](Token) {
+      const auto row = workspace_.logits(0);
+      answer.logits.insert(answer.logits.end(), row.begin(), row.end());
+      return true;
+    };
+    store_.rewind(0);
+    auto generation = generate(decoder_, store_, workspace_, prompt, options, keep);
+    answer.tokens = std::move(generation.tokens);
+    answer.seconds = generation.statistics.time_per_output_token();
+    return answer;
+  }
+
+  // Answers with and without the cache, in turn.
+  Row compare(std::span<const Token> prompt) {
+    constexpr double kNever = std::numeric_limits<double>::infinity();
+    Row row = {std::ssize(prompt), kNever, kNever};
+    decoding::GenerateOptions options = {.max_new_tokens = kAnswerTokens,
+                                         .stop = {.ignore_end_tokens = true}};
+    for (int run = 0; run < kRuns; ++run) {
+      options.recompute = false;
+      const Answer cached = answer(prompt, options);
+      options.recompute = true;
+      const Answer recomputed = answer(prompt, options);
+      expects<std::runtime_error>(cached.same_bits(recomputed), "the answers to a prompt of ",
+                                  prompt.size(), " tokens differ");
+      row.cached = std::min(row.cached, cached.seconds);
+      row.recomputed = std::min(row.recomputed, recomputed.seconds);
+    }
+    return row;
+  }
+
+ private:
+  const model::Decoder& decoder_;
+  kv::Contiguous<C> store_;
+  model::Workspace workspace_;
+};
+
+// Prompts are the beginnings of one text, which the model writes itself.
+template <codec::Codec C>
+std::vector<Row> measure(const Options& options, const model::Decoder& decoder, Token begin,
+                         const std::vector<Index>& lengths) {
+  ThreadPool threads(options.threads);
+  Bench<C> bench(decoder, lengths.back() + kAnswerTokens, threads);
+  const auto written = bench.answer(std::span(&begin, 1), {.max_new_tokens = lengths.back(),
+                                                           .stop = {.ignore_end_tokens = true},
+                                                           .sampler = {.temperature = 0.8}});
+  std::vector<Row> rows;
+  for (Index length : lengths) {
+    rows.push_back(
+        bench.compare(std::span(written.tokens).first(static_cast<std::size_t>(length))));
+  }
+  return rows;
+}
+
+void print(const std::vector<Row>& rows, bool csv) {
+  const int width = csv ? 0 : 18;
+  const char* comma = csv ? "," : "";
+  std::cout << std::fixed << std::setw(width) << (csv ? "prompt_tokens" : "prompt tokens") << comma
+            << std::setw(width) << (csv ? "cached_us" : "cached, us") << comma << std::setw(width)
+            << (csv ? "recomputed_us" : "recomputed, us") << comma << std::setw(width) << "ratio"
+            << '\n';
+  for (const Row& row : rows) {
+    std::cout << std::setw(width) << row.length << comma << std::setprecision(1) << std::setw(width)
+              << row.cached * 1e6 << comma << std::setw(width) << row.recomputed * 1e6 << comma
+              << std::setprecision(2) << std::setw(width) << row.recomputed / row.cached << '\n';
+  }
+}
+
+// The shortest prompt from which on the cache was faster every time.
+void conclude(const std::vector<Row>& rows) {
+  const auto slower = [](const Row& row) { return row.cached >= row.recomputed; };
+  const auto last = std::find_if(rows.rbegin(), rows.rend(), slower);
+  std::cout << "\nEvery logit was the same, bit for bit. ";
+  if (last == rows.rbegin()) {
+    std::cout << "The cache did not pay at these lengths.\n";
+  } else {
+    std::cout << "The cache pays from a prompt of "
+              << examples::counted(std::prev(last)->length, "token") << " on.\n";
+  }
+}
+
+void cached_vs_recomputed(const Options& options) {
+  io::Checkpoint checkpoint = examples::load(options.model);
+  const Token begin = checkpoint.begin_token.value_or(0);
+  const model::Decoder decoder(std::move(checkpoint.config), std::move(checkpoint.weights));
+  const auto lengths = lengths_of(options, decoder.config().max_positions);
+  const auto rows = codec::visit(
+      options.cache_type, [&]<class C>(C) { return measure<C>(options, decoder, begin, lengths); });
+  print(rows, options.csv);
+  if (!options.csv) conclude(rows);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Options options;
+  CLI::App app("Compares decoding with a cache and without, in time and bit for bit.",
+               "cached_vs_recomputed");
+  declare(app, options);
+  return examples::run(app, argc, argv, [&] { cached_vs_recomputed(options); });
+}

@@ -1,0 +1,129 @@
+// generate: continues a text and shows it while it grows.
+//
+// You learn what a program around decant consists of: a decoder and a tokenizer from a folder, a
+// store that holds keys and values, a workspace, and one call whose sink gets each token at once.
+#include <decant/decoding/generate.hpp>
+
+#include <decant/core/thread_pool.hpp>
+#include <decant/io/text_stream.hpp>
+#include <decant/io/tokenizer.hpp>
+#include <decant/kv/contiguous.hpp>
+#include <decant/model/decoder.hpp>
+
+#include "support/model.hpp"
+
+#include <algorithm>
+#include <iostream>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace {
+
+using namespace decant;
+
+struct Options {
+  std::string model = examples::default_model_folder();
+  std::string prompt = "ROMEO:";
+  decoding::GenerateOptions generate = {.max_new_tokens = 100, .sampler = {.temperature = 0.8}};
+  codec::Type cache_type = codec::Type::f32;
+  Index threads = examples::default_threads();
+  bool stats = false;
+};
+
+void declare(CLI::App& app, Options& options) {
+  decoding::SamplerOptions& sampler = options.generate.sampler;
+  examples::add_model(app, options.model, "a Hugging Face checkpoint (the embedded one)");
+  app.add_option("--prompt", options.prompt, "the text to continue (\"ROMEO:\")");
+  const auto number = [&app](const std::string& name, auto& value, const std::string& about) {
+    using Number = std::remove_reference_t<decltype(value)>;
+    return app.add_option(name, value, about)->type_name("N")->check(examples::number<Number>(0));
+  };
+  number("--max-new-tokens", options.generate.max_new_tokens, "at most so many (100)");
+  number("--temperature", sampler.temperature, "0 takes the most probable token (0.8)");
+  number("--top-k", sampler.top_k, "of the k most probable tokens; 0: of all (0)");
+  number("--top-p", sampler.top_p, "of the most probable up to this mass (1)")
+      ->check(examples::number(0.0, 1.0));
+  number("--min-p", sampler.min_p, "of those so probable beside the best (0)");
+  number("--seed", sampler.seed, "which random numbers (0)");
+  examples::add_type(app, "--cache-type", options.cache_type, "numbers of the cache (f32)");
+  examples::add_threads(app, options.threads);
+  app.add_flag("--recompute", options.generate.recompute, "no reuse; the text is the same");
+  app.add_flag("--stats", options.stats, "counts and times to standard error");
+}
+
+// The prompt in tokens; of an empty one, the token that begins a text.
+std::vector<Token> encode(const Options& options, const io::Tokenizer& tokenizer,
+                          const io::Checkpoint& checkpoint) {
+  std::vector<Token> tokens =
+      examples::checked("--prompt", [&] { return tokenizer.encode(options.prompt); });
+  if (tokens.empty() && checkpoint.begin_token) tokens.push_back(*checkpoint.begin_token);
+  expects<examples::UsageError>(!tokens.empty(), "--prompt: is empty, and the model has no token ",
+                                "that begins a text");
+  expects<examples::UsageError>(std::ssize(tokens) <= checkpoint.config.max_positions,
+                                "--prompt: has ", tokens.size(), " tokens, the model was made for ",
+                                checkpoint.config.max_positions);
+  return tokens;
+}
+
+void print(const decoding::Generation& generation) {
+  const decoding::Statistics& of = generation.statistics;
+  std::cerr << "prompt tokens          " << of.prompt_tokens << '\n'
+            << "cached tokens          " << of.cached_tokens << '\n'
+            << "generated tokens       " << of.generated_tokens << ", ended by "
+            << name(generation.reason) << '\n'
+            << "time to first token    " << of.time_to_first_token * 1e3 << " ms\n"
+            << "time per output token  " << of.time_per_output_token() * 1e3 << " ms\n"
+            << "prefill                " << of.prefill_tokens_per_second() << " tokens/s\n"
+            << "decode                 " << of.decode_tokens_per_second() << " tokens/s\n"
+            << "cache                  " << examples::grouped(of.cache_bytes) << " bytes\n";
+}
+
+// Prints prompt and continuation; the prompt waits for the first token, so that whatever fails
+// before it fails with nothing printed.
+template <codec::Codec C>
+decoding::Generation stream(const Options& options, const io::Tokenizer& tokenizer,
+                            const model::Decoder& decoder, const std::vector<Token>& prompt) {
+  const Index room = decoder.config().max_positions - std::ssize(prompt);
+  const Index capacity = std::ssize(prompt) + std::min(room, options.generate.max_new_tokens);
+  ThreadPool threads(options.threads);
+  kv::Contiguous<C> store(decoder.config().geometry(), capacity);
+  model::Workspace workspace(decoder.config(), {.rows = std::min<Index>(capacity, 512)}, threads);
+
+  io::TextStream text(tokenizer, prompt);
+  std::string waiting = options.prompt;
+  const auto show = [&](Token token) {
+    std::cout << std::exchange(waiting, "") << text.push(token) << std::flush;
+    return std::cout.good();
+  };
+  auto generation = generate(decoder, store, workspace, prompt, options.generate, show);
+  std::cout << waiting << text.finish() << '\n';
+  return generation;
+}
+
+void generate(Options options) {
+  io::Checkpoint checkpoint = examples::load(options.model);
+  const auto tokenizer =
+      io::Tokenizer::open(std::filesystem::path(options.model) / "tokenizer.json");
+  const std::vector<Token> prompt = encode(options, tokenizer, checkpoint);
+  options.generate.stop.end_tokens = checkpoint.end_tokens;
+  const model::Decoder decoder(std::move(checkpoint.config), std::move(checkpoint.weights));
+  const auto generation = codec::visit(options.cache_type, [&]<class C>(C) {
+    return stream<C>(options, tokenizer, decoder, prompt);
+  });
+  if (generation.reason == decoding::Reason::cache_full) {
+    std::cerr << "note: the text fills the " << decoder.config().max_positions
+              << " positions that the model was made for\n";
+  }
+  if (options.stats) print(generation);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Options options;
+  CLI::App app("Continues a text, from a Hugging Face checkpoint folder.", "generate");
+  declare(app, options);
+  return examples::run(app, argc, argv, [&] { generate(options); });
+}

@@ -1,0 +1,128 @@
+// kv_memory: what a cache costs, before anything is allocated.
+//
+// You learn that memory is arithmetic: kv::Geometry says what a token's keys and values take, and,
+// to the byte, what a store allocates, which holds whole panels of 16 tokens.
+#include <decant/kv/geometry.hpp>
+
+#include <decant/codec/plain.hpp>
+#include <decant/io/hf_config.hpp>
+
+#include "support/options.hpp"
+
+#include <iomanip>
+#include <iostream>
+#include <string>
+
+namespace {
+
+using namespace decant;
+using examples::counted;
+using examples::grouped;
+
+struct Options {
+  std::string model;
+  Index layers = 0, kv_heads = 0, head_dim = 0;
+  codec::Type dtype = codec::Type::f32;
+  Index tokens = 0, batch = 1, budget = 0;
+};
+
+void declare(CLI::App& app, Options& options) {
+  const auto number = [&app](const std::string& name, Index& value, const std::string& about) {
+    return app.add_option(name, value, about)->check(examples::number<Index>(1))->type_name("N");
+  };
+  auto* model = app.add_option("--model", options.model, "a folder with a config.json");
+  auto* layers = number("--layers", options.layers, "layers of the model");
+  auto* heads = number("--kv-heads", options.kv_heads, "key and value heads of a layer");
+  auto* dim = number("--head-dim", options.head_dim, "numbers of a key and of a value");
+  examples::add_type(app, "--dtype", options.dtype, "the format of a number")->required();
+  number("--tokens", options.tokens, "tokens of a sequence (what the model was made for)");
+  number("--batch", options.batch, "sequences (1)");
+  number("--budget", options.budget, "bytes to fill");
+  layers->needs(heads)->needs(dim)->excludes(model);
+  heads->needs(layers)->excludes(model);
+  dim->needs(layers)->excludes(model);
+}
+
+// The shape asked for; a model also says how long its sequences get.
+kv::Geometry geometry_of(Options& options) {
+  if (options.model.empty()) {
+    expects<examples::UsageError>(options.layers > 0, "give --model, or --layers, --kv-heads and ",
+                                  "--head-dim");
+    return {options.layers, options.kv_heads, options.head_dim, options.head_dim};
+  }
+  const model::Config config = io::read_config(options.model);
+  if (options.tokens == 0) options.tokens = config.max_positions;
+  return config.geometry();
+}
+
+// A line of the table.
+void row(const std::string& label, const std::string& numbers, const std::string& panels,
+         const std::string& note) {
+  std::cout << std::left << std::setw(24) << label << std::right << std::setw(20) << numbers;
+  if (!panels.empty()) std::cout << std::setw(20) << panels;
+  std::cout << (note.empty() ? "" : "   ") << note << '\n';
+}
+
+// Bytes of keys and values alone, and of a store that holds them in whole panels.
+struct Cost {
+  Index numbers, panels;
+};
+struct Bill {
+  Cost token, panel, sequence, batch;
+};
+
+template <codec::Codec C>
+Bill bill(const kv::Geometry& geometry, const Options& options) {
+  const auto cost = [&](Index tokens) {
+    return Cost{geometry.payload_bytes(tokens, codec::cell_bytes(C::kType)),
+                geometry.bytes<C>(tokens)};
+  };
+  const Cost sequence = cost(options.tokens);
+  return {.token = cost(1),
+          .panel = cost(kv::kPanelTokens),
+          .sequence = sequence,
+          .batch = {checked_product(sequence.numbers, options.batch),
+                    checked_product(sequence.panels, options.batch)}};
+}
+
+void print_costs(const kv::Geometry& geometry, const Options& options, const Bill& bill) {
+  std::cout << counted(geometry.layers, "layer") << ", "
+            << counted(geometry.heads, "key and value head") << ", keys of "
+            << grouped(geometry.key_dim) << " and values of " << grouped(geometry.value_dim)
+            << " numbers in " << codec::name(options.dtype) << "\n\n";
+  row("", "keys and values", "allocated", "");
+  row("bytes per token", grouped(bill.token.numbers), "", "");
+  if (options.tokens == 0) return;
+  row("bytes per sequence", grouped(bill.sequence.numbers), grouped(bill.sequence.panels),
+      "of " + counted(options.tokens, "token"));
+  row("bytes per batch", grouped(bill.batch.numbers), grouped(bill.batch.panels),
+      "of " + counted(options.batch, "sequence"));
+}
+
+void print_budget(const Options& options, const Bill& bill) {
+  const Index budget = options.budget;
+  std::cout << "\nA budget of " << counted(budget, "byte") << " holds\n";
+  row("tokens", grouped(budget / bill.token.numbers),
+      grouped(budget / bill.panel.panels * kv::kPanelTokens), "in one sequence");
+  if (options.tokens == 0) return;
+  row("sequences", grouped(budget / bill.sequence.numbers), grouped(budget / bill.sequence.panels),
+      "of " + counted(options.tokens, "token"));
+}
+
+void kv_memory(Options options) {
+  const kv::Geometry geometry = geometry_of(options);
+  const Bill costs = examples::checked("the sizes", [&] {
+    return codec::visit(options.dtype, [&]<class C>(C) { return bill<C>(geometry, options); });
+  });
+  print_costs(geometry, options, costs);
+  if (options.budget > 0) print_budget(options, costs);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Options options;
+  CLI::App app("Says what a cache of keys and values takes.", "kv_memory");
+  declare(app, options);
+  return examples::run(app, argc, argv, [&] { kv_memory(options); });
+}

@@ -1,0 +1,112 @@
+// logits: writes what a model answers to given tokens, number by number.
+//
+// You learn the one operation below every kind of decoding, a step that appends tokens to a store,
+// and that it does not matter into which steps a sequence is cut: the files are the same.
+#include <decant/model/decoder.hpp>
+
+#include <decant/core/thread_pool.hpp>
+#include <decant/kv/contiguous.hpp>
+
+#include "support/model.hpp"
+#include "support/new_file.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <iostream>
+#include <numeric>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace {
+
+using namespace decant;
+
+struct Options {
+  std::string model, tokens, out, chunks;
+  codec::Type cache_type = codec::Type::f32;
+  Index threads = examples::default_threads();
+};
+
+void declare(CLI::App& app, Options& options) {
+  examples::add_model(app, options.model, "a Hugging Face checkpoint")->required();
+  app.add_option("--tokens", options.tokens, "token ids, as in \"1 2 3\"")->required();
+  app.add_option("--out", options.out, "the file: a row of f32 for every token")->required();
+  app.add_option("--chunks", options.chunks, "tokens of each step, as in \"2 1\"");
+  examples::add_type(app, "--cache-type", options.cache_type, "numbers of the cache (f32)");
+  examples::add_threads(app, options.threads);
+}
+
+std::vector<Token> tokens_of(const Options& options, Index vocabulary) {
+  std::vector<Token> tokens;
+  for (Index id : examples::whole_numbers("--tokens", options.tokens, 0)) {
+    expects<examples::UsageError>(id < vocabulary, "--tokens: ", id, " is not in [0, ", vocabulary,
+                                  "), the model's vocabulary");
+    tokens.push_back(static_cast<Token>(id));
+  }
+  return tokens;
+}
+
+// How many tokens each step takes: as asked, or 64, so that rows of logits stay few.
+std::vector<Index> chunks_of(const Options& options, Index tokens) {
+  std::vector<Index> chunks;
+  if (options.chunks.empty()) {
+    for (Index left = tokens; left > 0; left -= 64) chunks.push_back(std::min<Index>(left, 64));
+    return chunks;
+  }
+  chunks = examples::whole_numbers("--chunks", options.chunks, 1);
+  Index left = tokens;
+  for (Index chunk : chunks) left = chunk <= left ? left - chunk : -1;
+  expects<examples::UsageError>(left == 0, "--chunks: \"", options.chunks,
+                                "\" does not add up to the ", tokens, " tokens");
+  return chunks;
+}
+
+void check_numbers(std::span<const float> logits, Position position) {
+  const auto odd = std::ranges::find_if_not(logits, [](float x) { return std::isfinite(x); });
+  expects<std::runtime_error>(odd == logits.end(), "the logit of token ", odd - logits.begin(),
+                              " at position ", position, " is not finite");
+}
+
+template <codec::Codec C>
+void write(const Options& options, const model::Decoder& decoder, std::span<const Token> tokens,
+           const std::vector<Index>& chunks) {
+  const Index rows = std::ranges::max(chunks);
+  ThreadPool threads(options.threads);
+  kv::Contiguous<C> store(decoder.config().geometry(), std::ssize(tokens));
+  model::Workspace workspace(decoder.config(), {.rows = rows, .logit_rows = rows}, threads);
+  examples::NewFile file(options.out);
+  model::Batch<kv::Contiguous<C>> batch;
+  for (Index chunk : chunks) {
+    const auto first = static_cast<std::size_t>(store.end());
+    batch.clear();
+    batch.add(store, tokens.subspan(first, static_cast<std::size_t>(chunk)), model::Logits::all);
+    decoder.step(batch, workspace);
+    for (Index row = 0; row < chunk; ++row) {
+      check_numbers(workspace.logits(row), store.end() - chunk + row);
+      file.write(workspace.logits(row));
+    }
+  }
+  file.commit();
+}
+
+void logits(const Options& options) {
+  io::Checkpoint checkpoint = examples::load(options.model);
+  const std::vector<Token> tokens = tokens_of(options, checkpoint.config.vocabulary);
+  const std::vector<Index> chunks = chunks_of(options, std::ssize(tokens));
+  const model::Decoder decoder(std::move(checkpoint.config), std::move(checkpoint.weights));
+  codec::visit(options.cache_type, [&]<class C>(C) { write<C>(options, decoder, tokens, chunks); });
+  std::cout << options.out << ": " << examples::counted(std::ssize(tokens), "row") << " of "
+            << examples::counted(decoder.config().vocabulary, "logit") << '\n';
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Options options;
+  CLI::App app("Writes a model's logits after each of some tokens, raw little-endian f32.",
+               "logits");
+  declare(app, options);
+  return examples::run(app, argc, argv, [&] { logits(options); });
+}

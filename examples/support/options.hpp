@@ -1,0 +1,120 @@
+// examples/support/options.hpp - options that several examples share, and numbers as text.
+//
+// Depends on  codec/plain.hpp, core/types.hpp, support/run.hpp
+// Tested by   tests/examples/refusals.cmake
+#pragma once
+
+#include <decant/codec/plain.hpp>
+#include <decant/core/types.hpp>
+
+#include "support/run.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <limits>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <type_traits>
+#include <vector>
+
+namespace examples {
+
+using decant::Index;
+using decant::sentence;
+
+template <class Number>
+std::optional<Number> parse(std::string_view text) {
+  Number number{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const bool whole = error == std::errc{} && end == text.data() + text.size();
+  return whole ? std::optional(number) : std::nullopt;
+}
+
+template <class Number>
+std::string written(Number number) {
+  std::ostringstream text;
+  text << number;
+  return text.str();
+}
+
+// Lets an option be a number in [least, most] and nothing else; of type Index, a whole number.
+template <class Number>
+CLI::Validator number(Number least, Number most = std::numeric_limits<Number>::max()) {
+  constexpr std::string_view kKind = std::is_integral_v<Number> ? "whole number" : "number";
+  const bool open = most == std::numeric_limits<Number>::max();
+  const std::string range = open ? sentence("of at least ", written(least))
+                                 : sentence("from ", written(least), " to ", written(most));
+  const auto refusal = [=](const std::string& text) {
+    const std::optional<Number> given = parse<Number>(text);
+    if (given && *given >= least && *given <= most) return std::string();
+    return sentence("\"", text, "\" is not a ", kKind, " ", range);
+  };
+  return CLI::Validator(refusal, "");
+}
+
+// The whole numbers of a list such as "1 2 3" or "1,2,3", none below `least`.
+inline std::vector<Index> whole_numbers(std::string_view argument, std::string_view list,
+                                        Index least) {
+  constexpr std::string_view kBetween = " ,\t\n";
+  std::vector<Index> numbers;
+  for (std::size_t at = 0; (at = list.find_first_not_of(kBetween, at)) != list.npos;) {
+    const std::size_t end = std::min(list.find_first_of(kBetween, at), list.size());
+    const std::string_view word = list.substr(at, end - at);
+    const auto number = parse<Index>(word);
+    decant::expects<UsageError>(number && *number >= least, argument, ": \"", word,
+                                "\" is not a whole number of at least ", least);
+    numbers.push_back(*number);
+    at = end;
+  }
+  decant::expects<UsageError>(!numbers.empty(), argument, ": there is no number in \"", list, "\"");
+  return numbers;
+}
+
+// 327680 as 327,680.
+inline std::string grouped(Index number) {
+  std::string digits = std::to_string(number);
+  for (auto at = std::ssize(digits) - 3; at > (number < 0 ? 1 : 0); at -= 3) {
+    digits.insert(static_cast<std::size_t>(at), 1, ',');
+  }
+  return digits;
+}
+
+// 1 token, 2,500 tokens.
+inline std::string counted(Index number, const std::string& noun) {
+  return grouped(number) + " " + noun + (number == 1 ? "" : "s");
+}
+
+// The number format that `name` stands for, in our spelling or in that of Hugging Face.
+inline std::optional<decant::codec::Type> parse_type(std::string_view name) {
+  using decant::codec::Type;
+  if (name == "float32") return Type::f32;
+  if (name == "bfloat16") return Type::bf16;
+  if (name == "float16") return Type::f16;
+  return decant::codec::parse(name);
+}
+
+inline CLI::Option* add_type(CLI::App& app, const std::string& option, decant::codec::Type& type,
+                             const std::string& about) {
+  const auto read = [option, &type](const std::string& text) {
+    const auto parsed = parse_type(text);
+    if (!parsed) {
+      throw CLI::ValidationError(option, sentence("\"", text, "\" is not f32, bf16 or f16"));
+    }
+    type = *parsed;
+  };
+  return app.add_option_function<std::string>(option, read, about)->type_name("f32|bf16|f16");
+}
+
+// As many threads as the machine runs at once; the number changes the time, never a bit.
+inline Index default_threads() { return std::max<Index>(1, std::thread::hardware_concurrency()); }
+
+inline CLI::Option* add_threads(CLI::App& app, Index& threads) {
+  return app.add_option("--threads", threads, "threads of a step (all of this machine)")
+      ->check(number<Index>(1, 1024))
+      ->type_name("N");
+}
+
+}  // namespace examples
