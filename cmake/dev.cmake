@@ -10,7 +10,7 @@ target_link_libraries(decant_dev INTERFACE decant_io)
 target_compile_options(decant_dev INTERFACE
   -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Werror
   $<$<CXX_COMPILER_ID:Clang,AppleClang>:-Wno-sign-conversion>  # -Wconversion as GCC means it
-  $<$<CXX_COMPILER_ID:GNU>:-Wno-uninitialized;-Wno-maybe-uninitialized>  # GCC 12 suspects its own intrinsics
+  $<$<CXX_COMPILER_ID:GNU>:-Wno-uninitialized;-Wno-maybe-uninitialized;-Wno-restrict>  # GCC 12 suspects its own headers
   $<$<BOOL:${DECANT_NATIVE}>:-march=native>)
 target_compile_definitions(decant_dev INTERFACE
   DECANT_EXAMPLE_MODELS="${PROJECT_SOURCE_DIR}/examples/models"

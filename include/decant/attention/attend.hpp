@@ -23,6 +23,7 @@
 
 #include <algorithm>
 #include <span>
+#include <vector>
 
 namespace decant::inline v0::attention {
 
@@ -166,7 +167,8 @@ bool split_pays(std::span<const Sequence<S>> sequences, const M& mask, const Scr
 // Precondition: the rows' keys and values have been put for every visible position from
 // store.begin() on; published or not does not matter.
 //
-// Errors   std::invalid_argument when the query heads are no multiple of a store's heads
+// Errors   std::invalid_argument when the query heads are no multiple of a store's heads, or the
+//          scratch was made for another problem
 // Cost     rows * heads * visible keys * (key_dim + value_dim) multiply-adds; allocates nothing
 //          for as many sequences as the scratch was made for
 // Threads  stores are only read; scratch and out belong to the call
@@ -177,6 +179,9 @@ void attend(std::span<const Sequence<S>> sequences, const Problem& problem, cons
     const Index heads = sequence.store->geometry().heads;
     expects(problem.heads > 0 && problem.heads % heads == 0, "attention::attend: ", problem.heads,
             " query heads over ", heads, " key heads");
+    expects(scratch.fits(sequence.store->geometry(), problem.heads, executor.threads()),
+            "attention::attend: the scratch was made for other heads or fewer threads than ",
+            executor.threads());
   }
   if (detail::split_pays(sequences, mask, scratch, executor)) {
     return detail::attend_split(sequences[0], 0, problem, mask, transform, scratch, executor);

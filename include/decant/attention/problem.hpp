@@ -7,6 +7,7 @@
 #include <decant/core/buffer.hpp>
 #include <decant/core/error.hpp>
 #include <decant/core/shape.hpp>
+#include <decant/core/simd.hpp>
 #include <decant/core/types.hpp>
 #include <decant/kernels/softmax.hpp>
 #include <decant/kv/block.hpp>
@@ -74,8 +75,11 @@ class Scratch {
 
   Scratch(const kv::Geometry& geometry, Index heads, Index threads, Index sequences,
           Index split_positions)
-      : value_lanes_(round_up(geometry.value_dim, kLanes)),
-        group_(group_size(heads, geometry)),
+      : geometry_(geometry),
+        heads_(heads),
+        threads_(threads),
+        value_lanes_(round_up(geometry.value_dim, kLanes)),
+        group_(checked_group(geometry, heads, threads)),
         queries_(block_rows(group_) * group_),
         worker_floats_(checked_product(queries_, checked_sum(round_up(geometry.key_dim, kLanes),
                                                              value_lanes_ + kLanes + kTileKeys))),
@@ -87,6 +91,12 @@ class Scratch {
         slot_values_(checked_product({slots_, group_, value_lanes_})),
         slot_parts_(checked_product(slots_, group_)) {
     first_items_.reserve(static_cast<std::size_t>(sequences) + 1);
+  }
+
+  // Whether it was made for such a problem, so that nothing is written out of bounds.
+  bool fits(const kv::Geometry& geometry, Index heads, Index threads) const noexcept {
+    return geometry.heads == geometry_.heads && geometry.key_dim == geometry_.key_dim &&
+           geometry.value_dim == geometry_.value_dim && heads == heads_ && threads <= threads_;
   }
 
   Worker worker(Index at) noexcept {
@@ -112,6 +122,15 @@ class Scratch {
   std::vector<Index>& first_items() noexcept { return first_items_; }
 
  private:
+  static Index checked_group(const kv::Geometry& geometry, Index heads, Index threads) {
+    expects(geometry.heads > 0 && heads > 0 && heads % geometry.heads == 0,
+            "attention::Scratch: ", heads, " query heads over ", geometry.heads, " key heads");
+    expects(threads >= 1, "attention::Scratch: ", threads, " threads");
+    return group_size(heads, geometry);
+  }
+
+  kv::Geometry geometry_;
+  Index heads_, threads_;
   Index value_lanes_, group_, queries_, worker_floats_, slots_, key_dim_;
   Buffer<float> floats_;
   Buffer<kernels::SoftmaxPart> parts_;

@@ -46,7 +46,8 @@ struct KeyTile {
   Position first = 0;
   std::array<const typename C::Cell*, kTilePanels> keys{};
   std::array<const typename C::Cell*, kTilePanels> values{};
-  Index cells = 0;  // in its panels
+  const typename C::Cell* start = nullptr;  // of the first panel that is visited
+  Index cells = 0;                          // in its panels
 };
 
 // Keys [begin, end) of the tile, counted from its first.
@@ -227,19 +228,21 @@ void add_tile(const QueryBlock& block, const KeyTile<C>& tile, const Ahead& ahea
 template <codec::Codec C, Mask M, Score F>
 void visit_tile(const QueryBlock& block, const KeyTile<C>& tile, const Range& segment,
                 const M& mask, const F& transform, const Scratch::Worker& worker) {
+  constexpr Index kCellBytes = sizeof(typename C::Cell);
   if (block.count <= kernels::kTileRows) {
-    const kernels::SamePlace ahead = {tile.cells};
+    const kernels::SamePlace ahead = {tile.cells * kCellBytes};
     for_tiles(block, [&](auto rows, Index query) {
       score_queries<C, rows>(block, query, tile, segment, mask, ahead, worker);
     });
     update_rows(block, tile.first, transform, worker);
     return add_tile(block, tile, ahead, worker);
   }
-  const Index share = ceil_div(tile.cells, ceil_div(block.count, kernels::kTileRows));
+  const Index share = ceil_div(tile.cells, ceil_div(block.count, kernels::kTileRows)) * kCellBytes;
   for_tiles(block, [&](auto rows, Index query) {
-    const kernels::NextPart<typename C::Cell> ahead = {
-        tile.keys[0] + tile.cells + query / kernels::kTileRows * share,
-        ceil_div(share, block.key_dim)};
+    const kernels::NextPart ahead = {
+        .from = tile.start,
+        .distance = tile.cells * kCellBytes + query / kernels::kTileRows * share,
+        .stride = ceil_div(share, block.key_dim)};
     score_queries<C, rows>(block, query, tile, segment, mask, ahead, worker);
   });
   update_rows(block, tile.first, transform, worker);
@@ -259,12 +262,14 @@ void attend_segment(const QueryBlock& block, const Blocks& blocks, const Range& 
   tile.cells = at->panel_cells * kTilePanels;
   for (tile.first = segment.begin / kTileKeys * kTileKeys; tile.first < segment.end;
        tile.first += kTileKeys) {
+    tile.start = nullptr;
     for (Index panel = 0; panel < kTilePanels; ++panel) {
       const Position position = tile.first + panel * kv::kPanelTokens;
       if (position >= segment.end || position + kv::kPanelTokens <= segment.begin) continue;
       while (position >= at->first + at->tokens) ++at;
       tile.keys[static_cast<std::size_t>(panel)] = at->keys(position);
       tile.values[static_cast<std::size_t>(panel)] = at->values(position);
+      if (tile.start == nullptr) tile.start = at->keys(position);
     }
     visit_tile(block, tile, segment, mask, transform, worker);
   }

@@ -3,8 +3,8 @@
 // Lanes run over the dimensions of a value, and tokens are added in ascending order, each into the
 // one accumulator of its dimension; a row's sum is the same alone or with others.
 //
-// Depends on  attention/problem.hpp, codec/concept.hpp, core/simd.hpp, kernels/tile.hpp,
-// kv/geometry.hpp Tested by   tests/attention/attend_test.cpp
+// Depends on  attention/problem.hpp, codec/concept.hpp, kernels/tile.hpp, kv/geometry.hpp
+// Tested by   tests/attention/attend_test.cpp
 #pragma once
 
 #include <decant/attention/problem.hpp>
@@ -52,6 +52,7 @@ template <codec::Codec C, int R, int D, class Ahead>
 void add_values(const ValueSums& work, const typename C::Cell* const* panels, Range tokens,
                 Index dim, const Ahead& ahead) {
   constexpr Index kStep = C::kInterleave;
+  static_assert(kStep == 1 || kStep == 2, "interleaves of 1 and 2 are written");
   Lanes at[R][D];
   DECANT_UNROLL
   for (int r = 0; r < R; ++r) {

@@ -12,14 +12,13 @@
 #include <decant/core/types.hpp>
 
 #include <concepts>
-#include <string_view>
 
 namespace decant::inline v0::codec {
 
 // The formats that the library can store, by name.
 enum class Type { f32, bf16, f16 };
 
-// Laws     store(load(cell)) is the same cell: a copied row does not drift
+// Laws     store(load(cell)) is the same cell of every number: a copied row does not drift
 //          widen() gives what load() gives, cell by cell: number k of lane n is
 //          cells[n * kInterleave + k], and comes out as lanes[k][n]
 template <class C>

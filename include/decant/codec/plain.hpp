@@ -16,7 +16,6 @@
 #include <Eigen/Core>
 #include <bit>
 #include <cstdint>
-#include <cstring>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -70,7 +69,7 @@ struct F16 {
   static float load(Cell cell) noexcept { return static_cast<float>(cell); }
 
   static DECANT_ALWAYS_INLINE void widen(const Cell* cells, Lanes* lanes) noexcept {
-#if defined(__AVX512F__)
+#if defined(EIGEN_VECTORIZE_AVX512)
     lanes[0].part[0] = _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(cells)));
 #else
     alignas(64) float wide[kLanes];

@@ -8,8 +8,9 @@
 // Tested by   tests/negative/fast_math.cpp
 #pragma once
 
-#if defined(__FAST_MATH__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__)
-#error "decant: -ffast-math (or -ffinite-math-only) voids the law of bits; build without it"
+#if defined(__FAST_MATH__) || defined(__ASSOCIATIVE_MATH__) || defined(__RECIPROCAL_MATH__) || \
+    (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__)
+#error "decant: -ffast-math (or a part of it that reorders) voids the law of bits; build without it"
 #endif
 
 #if defined(__GNUC__) || defined(__clang__)

@@ -50,6 +50,7 @@ constexpr Index checked_sum(Index a, Index b) {
 //
 // Errors   std::invalid_argument when it does not fit in 63 bits
 constexpr Index round_up(Index count, Index size) {
+  expects(count >= 0, "decant: the extent ", count, " is negative");
   return checked_product(ceil_div(count, size), size);
 }
 

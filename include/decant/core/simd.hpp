@@ -17,6 +17,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <type_traits>
 #include <utility>
 
 namespace decant::inline v0 {
@@ -88,10 +89,12 @@ DECANT_ALWAYS_INLINE Lanes load(const float* from) {
   });
 }
 
-// Asks for the cache line at `at` ahead of its use; any address is allowed, nothing is read.
-DECANT_ALWAYS_INLINE void prefetch(const void* at) {
+// Asks for the cache line `distance` bytes from `at` ahead of its use. Nothing is read there, and
+// it may lie beyond what was allocated: addresses are added as integers.
+DECANT_ALWAYS_INLINE void prefetch(const void* at, Index distance = 0) {
 #if defined(__GNUC__) || defined(__clang__)
-  __builtin_prefetch(at, 0, 2);
+  const auto address = reinterpret_cast<std::uintptr_t>(at) + static_cast<std::uintptr_t>(distance);
+  __builtin_prefetch(reinterpret_cast<const void*>(address), 0, 2);
 #endif
 }
 
@@ -142,7 +145,7 @@ DECANT_ALWAYS_INLINE float madd(float a, float b, float c) {
 #endif
 }
 
-// The larger of each pair; a where either is no number.
+// The larger of each pair. Where either is no number the machine decides.
 DECANT_ALWAYS_INLINE Lanes max(const Lanes& a, const Lanes& b) {
   return detail::each_packet([&](int i) { return Eigen::internal::pmax(a.part[i], b.part[i]); });
 }

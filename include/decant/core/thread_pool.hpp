@@ -55,7 +55,6 @@ class ThreadPool final : public Executor {
       for (Index item = 0; item < items; ++item) piece(item, 0);
       return;
     }
-    expects(items < Index{1} << 32, "ThreadPool: ", items, " items");
     piece_ = &piece;
     items_ = items;
     done_.store(0, std::memory_order_relaxed);

@@ -123,6 +123,8 @@ class Run {
     check_options(options, decoder.config());
     expects(store.geometry() == decoder.config().geometry(),
             "decoding::generate: the store was made for another geometry than the model's");
+    expects(workspace.config() == decoder.config(),
+            "decoding::generate: the workspace was made for another configuration");
     const Index reused =
         options.recompute ? 0 : std::min<Index>(store.end(), std::ssize(prompt) - 1);
     expects(reused >= store.earliest_rewind(), "decoding::generate: the store cannot go back to ",
@@ -223,10 +225,10 @@ class Run {
 // left for the last new token, the run ends with cache_full or positions_full.
 //
 // Errors   before anything changed: std::invalid_argument (an empty prompt, ids outside the
-//          vocabulary, options, another geometry, a prompt longer than learned positions),
-//          CacheFull where the prompt is longer than the store. Later: std::invalid_argument on
-//          logits that are NaN or infinite, and whatever the sink throws; the store then holds a
-//          beginning of the sequence
+//          vocabulary, options, a store or workspace made for another model, a prompt longer than
+//          learned positions), CacheFull where the prompt is longer than the store. Later:
+//          std::invalid_argument on logits that are NaN or infinite, and whatever the sink throws;
+//          the store then holds a beginning of the sequence
 // Cost     one step per chunk of workspace.limits().rows prompt tokens, one per new token but the
 //          last; with recompute, the whole sequence for each new token
 // Threads  the store, the workspace and the sink belong to the run until it returns

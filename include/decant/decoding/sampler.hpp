@@ -134,6 +134,7 @@ class Sampler {
     }
     const bool last = options_.order == FilterOrder::temperature_last;
     keep_top_k(logits);
+    sort_by_token();
     weigh(logits, best, last ? 1.0 : options_.temperature);
     keep_top_p(logits);
     keep_min_p(best);

@@ -58,7 +58,8 @@ struct StopTokens {
 //
 // Units    bytes; a stop of valid UTF-8 never divides a character
 // Errors   std::invalid_argument from the constructor on an empty stop, which would match at once
-// Cost     push is O(piece * length of the stops); less than the longest stop is held
+// Cost     push is O((piece + longest stop) * length of all stops); less than the longest stop is
+//          held
 // Threads  as a std::string
 class StopText {
  public:

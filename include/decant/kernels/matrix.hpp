@@ -46,6 +46,7 @@ class Matrix {
   // Shape    out is [columns]
   // Errors   std::invalid_argument (no such row, another width)
   void row(Index at, std::span<float> out) const {
+    expects(!empty(), "kernels::Matrix: row ", at, " of an empty matrix");
     ask([&](const auto& packed) {
       packed.row(at, out);
       return Index{0};
@@ -53,8 +54,11 @@ class Matrix {
   }
 
   // out = start + in * thisᵀ, as kernels::multiply.
+  //
+  // Errors   std::invalid_argument for an empty matrix; lengths are the caller's promise
   void multiply(const float* in, float* out, const ProductShape& shape, Start start,
                 Executor& executor) const {
+    expects(!empty(), "kernels::Matrix: a product with an empty matrix");
     ask([&](const auto& packed) {
       kernels::multiply(packed, in, out, shape, start, executor);
       return Index{0};

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <decant/core/executor.hpp>
+#include <decant/core/shape.hpp>
 #include <decant/core/simd.hpp>
 #include <decant/core/types.hpp>
 #include <decant/kernels/packed.hpp>
@@ -71,7 +72,9 @@ void multiply_block(const Packed<C>& weights, Index panel, const Columns& column
                                   begin);
   }
   alignas(64) float sums[R][P * kLanes] = {};  // the last panel is not full
-  for (int r = 0; r < R; ++r) std::copy_n(out + r * shape.out_stride, outputs, sums[r]);
+  if (begin == Begin::sums) {
+    for (int r = 0; r < R; ++r) std::copy_n(out + r * shape.out_stride, outputs, sums[r]);
+  }
   multiply_tile<C, R, P>(in, shape.in_stride, panels, columns.count, sums[0], P * kLanes, begin);
   for (int r = 0; r < R; ++r) std::copy_n(sums[r], outputs, out + r * shape.out_stride);
 }

@@ -31,26 +31,24 @@ inline constexpr int kRowPanels = kRegisters == 1 ? 8 : 4;
 // What a tile asks memory for while it multiplies, given the cells it reads next.
 //
 //   StayHere   nothing: the panels are in a cache
-//   SamePlace  the same cells `distance` further on: a row that reads each panel once
-//   NextPart   a share of some other memory, `stride` cells with every 16 numbers: rows that share
-//              a tile fetch the next one together
+//   SamePlace  the same place, `distance` bytes further on: a row that reads each panel once
+//   NextPart   a share of some other memory, `stride` bytes further with every column or token:
+//              rows that share a tile fetch the next one together
 struct StayHere {
-  template <class Cell>
-  DECANT_ALWAYS_INLINE void operator()(const Cell*, Index, int) const noexcept {}
+  DECANT_ALWAYS_INLINE void operator()(const void*, Index, int) const noexcept {}
 };
 struct SamePlace {
   Index distance = 0;
-  template <class Cell>
-  DECANT_ALWAYS_INLINE void operator()(const Cell* at, Index, int) const noexcept {
-    prefetch(at + distance);
+  DECANT_ALWAYS_INLINE void operator()(const void* at, Index, int) const noexcept {
+    prefetch(at, distance);
   }
 };
-template <class Cell>
 struct NextPart {
-  const Cell* from = nullptr;
+  const void* from = nullptr;
+  Index distance = 0;
   Index stride = 0;
-  DECANT_ALWAYS_INLINE void operator()(const Cell*, Index number, int panel) const noexcept {
-    if (panel == 0) prefetch(from + number * stride);
+  DECANT_ALWAYS_INLINE void operator()(const void*, Index number, int panel) const noexcept {
+    if (panel == 0) prefetch(from, distance + number * stride);
   }
 };
 
@@ -89,6 +87,7 @@ void multiply_tile(const float* rows, Index row_stride, const typename C::Cell* 
                    Index columns, float* sums, Index sums_stride, Begin begin,
                    const Ahead& ahead = {}) {
   constexpr int kStep = C::kInterleave;
+  static_assert(kStep == 1 || kStep == 2, "interleaves of 1 and 2 are written");
   Lanes at[R][P];
   DECANT_UNROLL
   for (int r = 0; r < R; ++r) {

@@ -40,7 +40,10 @@ struct Block {
 // count as held once they are published; [begin(), end()) is what is held.
 //
 // Laws     put(position) is allowed for positions in [end(), end() + reserved)
-//          publish(n) moves end() by n; rewind(p), for p in [earliest_rewind(), end()], to p
+//          put does not throw; puts of different (layer, head, position) may run at once
+//          publish(n) of reserved rows moves end() by n and does not throw
+//          rewind(p), for p in [earliest_rewind(), end()], moves end() to p and gives back what
+//          was reserved and not published
 //          blocks(layer, head) ascend and cover every position held or put
 template <class S>
 concept Store = requires(S& store, const S& view, Index n, Position at,

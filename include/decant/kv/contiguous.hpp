@@ -9,6 +9,7 @@
 
 #include <decant/core/buffer.hpp>
 #include <decant/core/error.hpp>
+#include <decant/core/shape.hpp>
 #include <decant/core/types.hpp>
 #include <decant/kv/block.hpp>
 #include <decant/kv/geometry.hpp>
@@ -18,6 +19,8 @@
 
 namespace decant::inline v0::kv {
 
+// Move-only; a store that was moved from may only be destroyed or assigned to.
+//
 // Shape    cells are [layers][heads][ceil(capacity / 16)] panels
 // Units    capacity and positions count tokens
 // Errors   std::invalid_argument, CacheFull (reserve); std::bad_alloc from the constructor; nothing
@@ -54,7 +57,8 @@ class Contiguous {
                        " more tokens do not fit, ", end_, " of ", capacity_, " are in use");
   }
 
-  // Stores the row of one head. Precondition: `at` lies in the reserved slots.
+  // Stores the row of one head. Preconditions: layer and head exist, `at` lies in the reserved
+  // slots, and the shapes are as said.
   //
   // Shape    key is [key_dim], value is [value_dim]
   void put(Index layer, Index head, Position at, std::span<const float> key,
@@ -74,9 +78,13 @@ class Contiguous {
   // Reads back the row of one head, widened to f32.
   //
   // Shape    key is [key_dim], value is [value_dim]
-  // Errors   std::invalid_argument when the position is not held
+  // Errors   std::invalid_argument when there is no such place or the shapes differ
   void get(Index layer, Index head, Position at, std::span<float> key,
            std::span<float> value) const {
+    expects(layer >= 0 && layer < geometry_.layers && head >= 0 && head < geometry_.heads &&
+                std::ssize(key) == geometry_.key_dim && std::ssize(value) == geometry_.value_dim,
+            "kv::Contiguous::get: layer ", layer, ", head ", head, ", key of ", key.size(),
+            ", value of ", value.size());
     expects(at >= 0 && at < end_, "kv::Contiguous::get: position ", at, " is not in [0, ", end_,
             ")");
     constexpr Index kStep = C::kInterleave;

@@ -52,7 +52,7 @@ struct Geometry {
   // What a store of `tokens` tokens allocates: whole panels of every layer and head.
   template <codec::Codec C>
   constexpr Index bytes(Index tokens) const {
-    return checked_product({layers, heads, ceil_div(tokens, kPanelTokens),
+    return checked_product({layers, heads, round_up(tokens, kPanelTokens) / kPanelTokens,
                             panel_cells(C::kInterleave), Index{sizeof(typename C::Cell)}});
   }
 

@@ -23,8 +23,8 @@ enum class Logits { none, last, all };
 // The order of add() is the order of rows and of logits. Stores are borrowed until the step is
 // done.
 //
-// Errors   std::invalid_argument
-// Cost     add copies the tokens; clear keeps the memory
+// Errors   std::invalid_argument, std::bad_alloc; the batch is then as it was
+// Cost     add copies the tokens and looks at every entry; clear keeps the memory
 // Threads  as a std::vector
 template <kv::Store S>
 class Batch {
@@ -36,7 +36,7 @@ class Batch {
     Logits wanted;
   };
 
-  // Shape    tokens is [rows], at least one
+  // Shape    tokens is [rows], at least one, and not the batch's own
   // Errors   std::invalid_argument for no tokens, or a store that is in the batch already
   void add(S& store, std::span<const Token> tokens, Logits wanted = Logits::last) {
     expects(!tokens.empty(), "model::Batch::add: no tokens");
@@ -45,9 +45,16 @@ class Batch {
               "model::Batch::add: the store is in the batch already, as entry ",
               &entry - entries_.data());
     }
-    entries_.push_back({&store, rows(), std::ssize(tokens), wanted});
-    sequences_.push_back({.store = &store, .rows = std::ssize(tokens)});
+    const Entry entry = {&store, rows(), std::ssize(tokens), wanted};
     tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
+    try {
+      sequences_.push_back({.store = &store, .rows = entry.rows});
+      entries_.push_back(entry);
+    } catch (...) {
+      tokens_.resize(static_cast<std::size_t>(entry.first_row));
+      sequences_.resize(entries_.size());
+      throw;
+    }
     if (wanted != Logits::none) logit_rows_ += wanted == Logits::all ? std::ssize(tokens) : 1;
   }
 

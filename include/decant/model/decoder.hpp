@@ -19,6 +19,7 @@
 #include <decant/model/weights_check.hpp>
 #include <decant/model/workspace.hpp>
 
+#include <span>
 #include <utility>
 
 namespace decant::inline v0::model {
@@ -48,12 +49,17 @@ class Decoder {
   void step(Batch<S>& batch, Workspace& workspace) const {
     check_step(batch, workspace);
     reserve(batch);
-    embed(batch, workspace);
-    for (Index layer = 0; layer < config_.layers; ++layer) {
-      detail::run_layer(config_, weights_.layers[static_cast<std::size_t>(layer)], layer, batch,
-                        workspace);
+    try {
+      embed(batch, workspace);
+      for (Index layer = 0; layer < config_.layers; ++layer) {
+        detail::run_layer(config_, weights_.layers[static_cast<std::size_t>(layer)], layer, batch,
+                          workspace);
+      }
+      project(batch, workspace);
+    } catch (...) {  // a user's executor may throw
+      release(batch.entries());
+      throw;
     }
-    project(batch, workspace);
     for (const auto& entry : batch.entries()) entry.store->publish(entry.rows);
   }
 
@@ -95,11 +101,14 @@ class Decoder {
         done += 1;
       }
     } catch (...) {
-      for (const auto& entry : batch.entries().first(done)) {
-        entry.store->rewind(entry.store->end());
-      }
+      release(batch.entries().first(done));
       throw;
     }
+  }
+
+  template <class Entries>
+  static void release(const Entries& entries) {
+    for (const auto& entry : entries) entry.store->rewind(entry.store->end());
   }
 
   // The rows' first numbers, and the angles of their positions.

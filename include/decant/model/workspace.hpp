@@ -27,7 +27,8 @@ struct Limits {
 // Shape    buffers are [rows][...], see the members; logits are [logit_rows][vocabulary]
 // Errors   std::invalid_argument (a limit below 1), std::bad_alloc from the constructor
 // Cost     the constructor allocates; a step within the limits does not
-// Threads  one step at a time
+// Threads  one step at a time; the executor is borrowed, must outlive the workspace and must keep
+//          its number of threads
 class Workspace {
  public:
   Workspace(const Config& config, const Limits& limits, Executor& executor = serial_executor())
