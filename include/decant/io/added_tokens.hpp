@@ -163,6 +163,8 @@ class AddedTokenSearch {
 class AddedTokens {
  public:
   AddedTokens() = default;
+  AddedTokens(AddedTokens&&) = default;  // no copies: the tables point into the list
+  AddedTokens& operator=(AddedTokens&&) = default;
   static AddedTokens read(const JsonObject& file, const Vocabulary& model,
                           const Normalizer& normalizer) {
     AddedTokens added;
