@@ -94,6 +94,17 @@ TEST(Refusals, AStoreOfAnotherGeometry) {
   EXPECT_EQ(store.end(), 3);
 }
 
+TEST(Refusals, AWorkspaceOfAnotherConfiguration) {
+  Bench bench(64);
+  bench.run(Tokens{5, 6, 7}, {.max_new_tokens = 1});
+  model::Config other = bench.decoder.config();
+  other.norm_epsilon *= 2;
+  model::Workspace workspace(other, {.rows = 64});
+  EXPECT_THROW(generate(bench.decoder, bench.store, workspace, Tokens{1, 2}),
+               std::invalid_argument);
+  EXPECT_EQ(bench.store.end(), 3);  // not even rewound
+}
+
 TEST(Room, APromptLongerThanTheStoreNamesBothNumbers) {
   const std::vector<std::pair<Index, Index>> sizes = {{64, 128}, {100, 200}, {64, 65}};
   for (const auto& [capacity, size] : sizes) {
