@@ -18,6 +18,7 @@ set(DECANT_HEADERS
   include/decant/kernels/norm.hpp
   include/decant/kernels/packed.hpp
   include/decant/kernels/product.hpp
+  include/decant/kernels/row_tiles.hpp
   include/decant/kernels/softmax.hpp
   include/decant/kernels/tile.hpp
   include/decant/kv/block.hpp

@@ -53,9 +53,14 @@ Weights<C> random_weights(Index outputs, Index columns) {
 
 template <codec::Codec C>
 void multiply(const kernels::Packed<C>& weights, const Floats& in, Floats& out,
-              Executor& executor) {
-  kernels::multiply(weights, in.data(), out.data(), {in.rows(), in.cols(), out.cols()}, {},
-                    executor);
+              kernels::RowTiles& tiles, Executor& executor) {
+  kernels::multiply(weights,
+                    {.rows = in.rows(),
+                     .in = in.data(),
+                     .in_stride = in.cols(),
+                     .out = out.data(),
+                     .out_stride = out.cols()},
+                    tiles, executor);
 }
 
 void multiply_by_eigen(const Eigen::Map<const Floats>& weights, const Floats& in, Floats& out) {
@@ -100,7 +105,8 @@ void product(benchmark::State& state) {
       bench::kept(std::pair(outputs, columns), [&] { return random_weights<C>(outputs, columns); });
   const Floats in = random_rows(rows, columns);
   Floats out(rows, outputs);
-  multiply(weights.packed, in, out, executor);
+  kernels::RowTiles tiles(in.size());
+  multiply(weights.packed, in, out, tiles, executor);
   check(in, out);
   const double flops = 2.0 * static_cast<double>(rows * outputs * columns);
   std::vector<bench::Rival> rivals = {bench::peak(executor)};
@@ -112,7 +118,7 @@ void product(benchmark::State& state) {
   }
   bench::race(state,
               {.unit = "GFLOP/s", .amount = flops, .threads = executor.threads(), .rivals = rivals},
-              [&] { multiply(weights.packed, in, out, executor); });
+              [&] { multiply(weights.packed, in, out, tiles, executor); });
 }
 
 void product_cases(benchmark::internal::Benchmark* list) {
@@ -137,7 +143,8 @@ void streamed(benchmark::State& state) {
       bench::kept(outputs, [&] { return random_weights<C>(outputs, kColumns).packed; });
   const Floats in = random_rows(1, kColumns);
   Floats out(1, outputs);
-  multiply(weights, in, out, executor);
+  kernels::RowTiles tiles(in.size());
+  multiply(weights, in, out, tiles, executor);
   check(in, out);
   const auto bytes = [&] { return static_cast<const void*>(weights.panel(0)); };
   bench::race(state,
@@ -145,7 +152,7 @@ void streamed(benchmark::State& state) {
                .amount = static_cast<double>(weights.bytes()),
                .threads = executor.threads(),
                .rivals = bench::reads(bytes, weights.bytes(), executor)},
-              [&] { multiply(weights, in, out, executor); });
+              [&] { multiply(weights, in, out, tiles, executor); });
 }
 
 void streamed_cases(benchmark::internal::Benchmark* list) {

@@ -14,12 +14,12 @@
 
 namespace decant::inline v0 {
 
-DECANT_INSTANCE void kernels::multiply(const kernels::Packed<codec::F32>&, const float*, float*,
-                                       const kernels::ProductShape&, kernels::Start, Executor&);
-DECANT_INSTANCE void kernels::multiply(const kernels::Packed<codec::BF16>&, const float*, float*,
-                                       const kernels::ProductShape&, kernels::Start, Executor&);
-DECANT_INSTANCE void kernels::multiply(const kernels::Packed<codec::F16>&, const float*, float*,
-                                       const kernels::ProductShape&, kernels::Start, Executor&);
+DECANT_INSTANCE void kernels::multiply(const kernels::Packed<codec::F32>&, const kernels::Product&,
+                                       kernels::RowTiles&, Executor&);
+DECANT_INSTANCE void kernels::multiply(const kernels::Packed<codec::BF16>&, const kernels::Product&,
+                                       kernels::RowTiles&, Executor&);
+DECANT_INSTANCE void kernels::multiply(const kernels::Packed<codec::F16>&, const kernels::Product&,
+                                       kernels::RowTiles&, Executor&);
 
 DECANT_INSTANCE void attention::attend(
     std::span<const attention::Sequence<kv::Contiguous<codec::F32>>>, const attention::Problem&,

@@ -50,10 +50,16 @@ TEST(Matrix, IsThePackedMatrixOfItsType) {
       EXPECT_EQ(matrix.bytes(), packed.bytes());
       std::vector<float> expected(4 * 50);
       std::vector<float> actual(4 * 50);
-      kernels::multiply(packed, in.data(), expected.data(), {4, 21, 50}, {.bias = bias.data()},
-                        serial_executor());
-      matrix.multiply(in.data(), actual.data(), {4, 21, 50}, {.bias = bias.data()},
-                      serial_executor());
+      kernels::RowTiles tiles(4 * 21);
+      kernels::Product product = {.rows = 4,
+                                  .in = in.data(),
+                                  .in_stride = 21,
+                                  .out = expected.data(),
+                                  .out_stride = 50,
+                                  .bias = bias.data()};
+      kernels::multiply(packed, product, tiles, serial_executor());
+      product.out = actual.data();
+      matrix.multiply(product, tiles, serial_executor());
       EXPECT_TRUE(trial::same_bits(expected, actual));
       std::vector<float> expected_row(21);
       std::vector<float> actual_row(21);

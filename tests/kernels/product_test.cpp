@@ -19,8 +19,12 @@ using codec::BF16;
 using codec::F16;
 using codec::F32;
 using kernels::Packed;
-using kernels::ProductShape;
-using kernels::Start;
+
+// Where a product starts: at zero, a bias, what the output holds, or both.
+struct Start {
+  bool add = false;
+  const float* bias = nullptr;
+};
 
 template <class C>
 Packed<C> random_weights(Index outputs, Index columns, std::uint64_t seed) {
@@ -52,30 +56,39 @@ struct Trial {
       : weights(packed),
         rows(row_count),
         start(how),
-        shape{row_count, packed.columns() + 3, packed.rows() + 5},
-        in(static_cast<std::size_t>(rows * shape.in_stride), trial::kNaN),
-        out(static_cast<std::size_t>(rows * shape.out_stride), kCanary) {
+        in_stride(packed.columns() + 3),
+        out_stride(packed.rows() + 5),
+        in(static_cast<std::size_t>(rows * in_stride), trial::kNaN),
+        out(static_cast<std::size_t>(rows * out_stride), kCanary) {
     const std::vector<float> x = trial::noisy(rows * weights.columns(), seed);
     const std::vector<float> y = trial::noisy(rows * weights.rows(), seed + 1);
     for (Index row = 0; row < rows; ++row) {
       std::copy_n(x.begin() + row * weights.columns(), weights.columns(),
-                  in.begin() + row * shape.in_stride);
-      if (!start.at_out) continue;
-      std::copy_n(y.begin() + row * weights.rows(), weights.rows(),
-                  out.begin() + row * shape.out_stride);
+                  in.begin() + row * in_stride);
+      if (!start.add) continue;
+      std::copy_n(y.begin() + row * weights.rows(), weights.rows(), out.begin() + row * out_stride);
     }
     before = out;
   }
 
   void run(Executor& executor = serial_executor()) {
-    kernels::multiply(weights, in.data(), out.data(), shape, start, executor);
+    kernels::RowTiles tiles(rows * weights.columns());
+    kernels::multiply(weights,
+                      {.rows = rows,
+                       .in = in.data(),
+                       .in_stride = in_stride,
+                       .out = out.data(),
+                       .out_stride = out_stride,
+                       .add = start.add,
+                       .bias = start.bias},
+                      tiles, executor);
   }
 
   std::span<const float> in_row(Index row) const {
-    return cut(in, row * shape.in_stride, weights.columns());
+    return cut(in, row * in_stride, weights.columns());
   }
   std::span<const float> out_row(Index row) const {
-    return cut(out, row * shape.out_stride, weights.rows());
+    return cut(out, row * out_stride, weights.rows());
   }
 
   // The twin's sums, within what n roundings of a sum of such terms can do.
@@ -85,7 +98,7 @@ struct Trial {
       const reference::Vector x = reference::to_double(in_row(row));
       for (Index output = 0; output < weights.rows(); ++output) {
         const std::span<const double> w = linear.matrix.row(output);
-        double exact = start.at_out ? at(before, row, output) : 0;
+        double exact = start.add ? at(before, row, output) : 0;
         if (start.bias != nullptr) exact += static_cast<double>(start.bias[output]);
         double size = std::abs(exact) + (start.bias != nullptr ? 2 : 0);
         exact += reference::dot(w, x);
@@ -98,7 +111,7 @@ struct Trial {
 
   void expect_nothing_else_written() const {
     for (std::size_t n = 0; n < out.size(); ++n) {
-      if (static_cast<Index>(n) % shape.out_stride < weights.rows()) continue;
+      if (static_cast<Index>(n) % out_stride < weights.rows()) continue;
       ASSERT_EQ(out[n], kCanary) << "number " << n;
     }
   }
@@ -106,7 +119,8 @@ struct Trial {
   const Packed<C>& weights;
   Index rows;
   Start start;
-  ProductShape shape;
+  Index in_stride;
+  Index out_stride;
   std::vector<float> in;
   std::vector<float> out;
   std::vector<float> before;
@@ -117,7 +131,7 @@ struct Trial {
                                       static_cast<std::size_t>(size));
   }
   double at(const std::vector<float>& numbers, Index row, Index output) const {
-    return static_cast<double>(numbers[static_cast<std::size_t>(row * shape.out_stride + output)]);
+    return static_cast<double>(numbers[static_cast<std::size_t>(row * out_stride + output)]);
   }
 };
 
@@ -143,7 +157,8 @@ TYPED_TEST(Product, MatchesTheTwinAtEverySizeOfOutput) {
 }
 
 TYPED_TEST(Product, MatchesTheTwinAtEverySizeOfInput) {
-  for (Index columns : {1, 2, 3, 5, 6, 7, 15, 16, 17, 64, 65, 96, 97, 383, 384, 385, 768, 769}) {
+  for (Index columns :
+       {1, 2, 3, 5, 6, 7, 15, 16, 17, 64, 65, 97, 385, 1023, 1024, 1025, 2049, 3075}) {
     for (Index rows : {1, 6, 8}) expect_product<TypeParam>(18, columns, rows);
   }
 }
@@ -157,34 +172,34 @@ TYPED_TEST(Product, MatchesTheTwinAtEveryNumberOfRows) {
 TYPED_TEST(Product, StartsAtABiasOrAtWhatTheOutputHolds) {
   const std::vector<float> bias = trial::noisy(81, 13);
   for (Index rows : {1, 3, 9}) {
-    for (Index columns : {7, 400}) {
+    for (Index columns : {7, 1100}) {
       expect_product<TypeParam>(81, columns, rows, {.bias = bias.data()});
-      expect_product<TypeParam>(81, columns, rows, {.at_out = true});
-      expect_product<TypeParam>(81, columns, rows, {.at_out = true, .bias = bias.data()});
+      expect_product<TypeParam>(81, columns, rows, {.add = true});
+      expect_product<TypeParam>(81, columns, rows, {.add = true, .bias = bias.data()});
     }
   }
 }
 
 TYPED_TEST(Product, OfNoRowsWritesNothing) {
   const Packed<TypeParam> weights = random_weights<TypeParam>(20, 5, 1);
-  kernels::multiply(weights, nullptr, nullptr, {0, 5, 20}, {}, serial_executor());
+  kernels::RowTiles tiles(0);
+  kernels::multiply(weights, {}, tiles, serial_executor());
 }
 
 // The sum as the law has it: one accumulator, ascending columns, from the start given.
 TYPED_TEST(Product, AddsColumnsInAscendingOrder) {
   const std::vector<float> bias = trial::noisy(70, 14);
-  for (Index columns : {1, 2, 17, 384, 385, 800}) {
+  for (Index columns : {1, 2, 17, 384, 1025, 2052}) {
     const Packed<TypeParam> weights = random_weights<TypeParam>(70, columns, 15);
     const reference::Linear twin = twin_of(weights);
     for (Index rows : {1, 6, 7, 100}) {
-      Trial<TypeParam> product(weights, rows, {.at_out = true, .bias = bias.data()}, 16);
+      Trial<TypeParam> product(weights, rows, {.add = true, .bias = bias.data()}, 16);
       product.run();
       for (Index row : {Index{0}, rows / 2, rows - 1}) {
         std::vector<float> expected(70);
         for (std::size_t output = 0; output < 70; ++output) {
-          float sum =
-              product.before[static_cast<std::size_t>(row * product.shape.out_stride) + output] +
-              bias[output];
+          float sum = product.before[static_cast<std::size_t>(row * product.out_stride) + output] +
+                      bias[output];
           for (std::size_t k = 0; k < static_cast<std::size_t>(columns); ++k) {
             const auto weight = static_cast<float>(twin.matrix.row(static_cast<Index>(output))[k]);
             sum = madd(product.in_row(row)[k], weight, sum);
@@ -199,14 +214,14 @@ TYPED_TEST(Product, AddsColumnsInAscendingOrder) {
 }
 
 TYPED_TEST(Product, GivesARowTheSameBitsAloneAndAmongOthers) {
-  for (Index columns : {5, 385}) {
+  for (Index columns : {5, 1027}) {
     const Packed<TypeParam> weights = random_weights<TypeParam>(145, columns, 17);
     Trial<TypeParam> all(weights, 199, {}, 18);
     all.run();
     for (Index rows : {1, 2, 5, 6, 7, 13, 95, 96, 97, 100}) {
       for (Index first : {Index{0}, Index{3}, 199 - rows}) {
         Trial<TypeParam> some(weights, rows, {}, 0);
-        std::copy_n(all.in.begin() + first * all.shape.in_stride, some.in.size(), some.in.begin());
+        std::copy_n(all.in.begin() + first * all.in_stride, some.in.size(), some.in.begin());
         some.run();
         for (Index row = 0; row < rows; ++row) {
           ASSERT_TRUE(trial::same_bits(all.out_row(first + row), some.out_row(row)))
@@ -245,7 +260,7 @@ TYPED_TEST(Product, KeepsRowsAndOutputsApart) {
   const Packed<TypeParam> poisoned_weights = pack(poisoned);
   Trial<TypeParam> clean(clean_weights, 8, {}, 22);
   Trial<TypeParam> dirty(poisoned_weights, 8, {}, 22);
-  dirty.in[static_cast<std::size_t>(5 * dirty.shape.in_stride) + 2] = trial::kInfinity;
+  dirty.in[static_cast<std::size_t>(5 * dirty.in_stride) + 2] = trial::kInfinity;
   clean.run();
   dirty.run();
   for (Index row = 0; row < 8; ++row) {

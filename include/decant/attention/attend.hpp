@@ -39,19 +39,21 @@ inline QueryBlock query_block(const Problem& problem, const kv::Geometry& geomet
           .group = group,
           .count = rows.size() * group,
           .key_dim = geometry.key_dim,
-          .key_stride = round_up(geometry.key_dim, kLanes),
           .value_lanes = round_up(geometry.value_dim, kLanes)};
 }
 
-// The block's queries, scaled, one below the other.
+// The block's queries, scaled, as the tiles of kernels/row_tiles.hpp.
 inline void gather(const float* queries, const Problem& problem, const QueryBlock& block,
                    float* to) {
-  for (Index q = 0; q < block.count; ++q) {
-    const float* from = queries + (block.row + q / block.group) * problem.query_stride +
-                        (block.head + q % block.group) * block.key_dim;
-    float* query = to + q * block.key_stride;
-    for (Index k = 0; k < block.key_dim; ++k) query[k] = from[k] * problem.scale;
-  }
+  for_tiles(block, [&](auto rows, Index query) {
+    float* tile = to + query * block.key_dim;
+    for (Index r = 0; r < rows; ++r) {
+      const Index q = query + r;
+      const float* from = queries + (block.row + q / block.group) * problem.query_stride +
+                          (block.head + q % block.group) * block.key_dim;
+      for (Index k = 0; k < block.key_dim; ++k) tile[k * rows + r] = from[k] * problem.scale;
+    }
+  });
 }
 
 // The smallest range that holds what every row of the block sees, of the positions held.

@@ -64,7 +64,7 @@ constexpr Index block_rows(Index group) noexcept {
 class Scratch {
  public:
   struct Worker {
-    float* queries;                // [block queries][key_dim]
+    float* queries;                // [block queries][key_dim], in tiles
     float* sums;                   // [block queries][16]
     float* values;                 // [block queries][value lanes]
     float* scores;                 // [block queries][64], then weights

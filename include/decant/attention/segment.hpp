@@ -36,7 +36,6 @@ struct QueryBlock {
   Index group = 0;
   Index count = 0;  // queries
   Index key_dim = 0;
-  Index key_stride = 0;
   Index value_lanes = 0;
 };
 
@@ -67,15 +66,14 @@ void score_tile(const float* queries, const QueryBlock& block, const KeyTile<C>&
   if constexpr (kernels::kTilePanels == kTilePanels) {
     if (panels == Range{0, kTilePanels}) {
       const typename C::Cell* four[] = {tile.keys[0], tile.keys[1], tile.keys[2], tile.keys[3]};
-      return kernels::multiply_tile<C, R, 4>(queries, block.key_stride, four, block.key_dim, scores,
-                                             kTileKeys, kernels::Begin::zero, ahead);
+      return kernels::multiply_tile<C, R, 4>(queries, four, block.key_dim, scores, kTileKeys,
+                                             kernels::Begin::zero, ahead);
     }
   }
   for (Index panel = panels.begin; panel < panels.end; ++panel) {
     const typename C::Cell* one[] = {tile.keys[static_cast<std::size_t>(panel)]};
-    kernels::multiply_tile<C, R, 1>(queries, block.key_stride, one, block.key_dim,
-                                    scores + panel * kv::kPanelTokens, kTileKeys,
-                                    kernels::Begin::zero, ahead);
+    kernels::multiply_tile<C, R, 1>(queries, one, block.key_dim, scores + panel * kv::kPanelTokens,
+                                    kTileKeys, kernels::Begin::zero, ahead);
   }
 }
 
@@ -137,7 +135,7 @@ void score_queries(const QueryBlock& block, Index query, const KeyTile<C>& tile,
     if (!keys.empty()) all = {std::min(all.begin, keys.begin), std::max(all.end, keys.end)};
   }
   if (all.empty()) return;
-  score_tile<C, R>(worker.queries + query * block.key_stride, block, tile, panels_of(all), ahead,
+  score_tile<C, R>(worker.queries + query * block.key_dim, block, tile, panels_of(all), ahead,
                    worker.scores + query * kTileKeys);
 }
 

@@ -53,14 +53,13 @@ class Matrix {
     });
   }
 
-  // out = start + in * thisᵀ, as kernels::multiply.
+  // As kernels::multiply, by this matrix.
   //
-  // Errors   std::invalid_argument for an empty matrix; lengths are the caller's promise
-  void multiply(const float* in, float* out, const ProductShape& shape, Start start,
-                Executor& executor) const {
+  // Errors   std::invalid_argument for an empty matrix, and for tiles without room
+  void multiply(const Product& product, RowTiles& tiles, Executor& executor) const {
     expects(!empty(), "kernels::Matrix: a product with an empty matrix");
     ask([&](const auto& packed) {
-      kernels::multiply(packed, in, out, shape, start, executor);
+      kernels::multiply(packed, product, tiles, executor);
       return Index{0};
     });
   }

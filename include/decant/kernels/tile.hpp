@@ -56,7 +56,7 @@ namespace detail {
 
 // Adds Count <= C::kInterleave columns, from column k on, to the sums held in registers.
 template <codec::Codec C, int Count, int R, int P>
-DECANT_ALWAYS_INLINE void add_columns(Lanes (&at)[R][P], const float* rows, Index row_stride,
+DECANT_ALWAYS_INLINE void add_columns(Lanes (&at)[R][P], const float* rows,
                                       const typename C::Cell* const (&panels)[P], Index k) {
   Lanes weights[P][C::kInterleave];
   DECANT_UNROLL
@@ -65,7 +65,7 @@ DECANT_ALWAYS_INLINE void add_columns(Lanes (&at)[R][P], const float* rows, Inde
   for (int i = 0; i < Count; ++i) {
     DECANT_UNROLL
     for (int r = 0; r < R; ++r) {
-      const Lanes number = broadcast(rows[r * row_stride + k + i]);
+      const Lanes number = broadcast(rows[(k + i) * R + r]);
       DECANT_UNROLL
       for (int p = 0; p < P; ++p) at[r][p] = madd(number, weights[p][i], at[r][p]);
     }
@@ -77,15 +77,15 @@ DECANT_ALWAYS_INLINE void add_columns(Lanes (&at)[R][P], const float* rows, Inde
 // Whether sums begin at zero or at what stands in memory.
 enum class Begin { zero, sums };
 
-// sums[r][p * 16 + lane] (+)= sum over k < columns of rows[r][k] * panels[p], number k of `lane`.
+// sums[r][p * 16 + lane] (+)= sum over k < columns of rows[k][r] * panels[p], number k of `lane`.
 //
-// Shape    rows [R][columns] at row_stride; each panel [ceil(columns / i)][16][i], i = kInterleave;
+// Shape    rows [columns][R], as kernels/row_tiles.hpp lays them out; each panel [ceil(columns /
+// i)][16][i], i = kInterleave;
 //          sums [R][P * 16] at sums_stride
 // Cost     R * P * 16 * columns multiply-adds; reads no number of a row beyond `columns`
 template <codec::Codec C, int R, int P, class Ahead = StayHere>
-void multiply_tile(const float* rows, Index row_stride, const typename C::Cell* const (&panels)[P],
-                   Index columns, float* sums, Index sums_stride, Begin begin,
-                   const Ahead& ahead = {}) {
+void multiply_tile(const float* rows, const typename C::Cell* const (&panels)[P], Index columns,
+                   float* sums, Index sums_stride, Begin begin, const Ahead& ahead = {}) {
   constexpr int kStep = C::kInterleave;
   static_assert(kStep == 1 || kStep == 2, "interleaves of 1 and 2 are written");
   Lanes at[R][P];
@@ -100,10 +100,10 @@ void multiply_tile(const float* rows, Index row_stride, const typename C::Cell* 
   for (; k + kStep <= columns; k += kStep) {
     DECANT_UNROLL
     for (int p = 0; p < P; ++p) ahead(panels[p] + k * kLanes, k, p);
-    detail::add_columns<C, kStep>(at, rows, row_stride, panels, k);
+    detail::add_columns<C, kStep>(at, rows, panels, k);
   }
   if constexpr (kStep == 2) {
-    if (k < columns) detail::add_columns<C, 1>(at, rows, row_stride, panels, k);
+    if (k < columns) detail::add_columns<C, 1>(at, rows, panels, k);
   }
   DECANT_UNROLL
   for (int r = 0; r < R; ++r) {

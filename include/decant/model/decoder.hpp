@@ -114,16 +114,17 @@ class Decoder {
   // The rows' first numbers, and the angles of their positions.
   template <kv::Store S>
   void embed(const Batch<S>& batch, Workspace& workspace) const {
-    const Index pairs = Workspace::rotary_pairs(config_);
+    StepBuffers& buffers = workspace.buffers();
+    const Index pairs = rotary_pairs(config_);
     for (const auto& entry : batch.entries()) {
       detail::for_rows(entry.rows, workspace.executor(), [&](Index at) {
         const Index row = entry.first_row + at;
         const Position position = entry.store->end() + at;
         embed_row(batch.tokens()[static_cast<std::size_t>(row)], position,
-                  detail::numbers(workspace.stream.data() + row * config_.width, config_.width));
-        attention::angles(position, workspace.frequencies,
-                          detail::numbers(workspace.cosines.data() + row * pairs, pairs),
-                          detail::numbers(workspace.sines.data() + row * pairs, pairs));
+                  detail::numbers(buffers.stream.data() + row * config_.width, config_.width));
+        attention::angles(position, buffers.frequencies,
+                          detail::numbers(buffers.cosines.data() + row * pairs, pairs),
+                          detail::numbers(buffers.sines.data() + row * pairs, pairs));
       });
     }
   }
@@ -141,12 +142,13 @@ class Decoder {
   // Logits of the rows that asked for them: their streams, normed and multiplied.
   template <kv::Store S>
   void project(const Batch<S>& batch, Workspace& workspace) const {
+    StepBuffers& buffers = workspace.buffers();
     Index wanted = 0;
     const auto take = [&](Index row) {
       detail::normalise(
           config_, weights_.output_norm,
-          detail::numbers(workspace.stream.data() + row * config_.width, config_.width),
-          detail::numbers(workspace.normed.data() + wanted * config_.width, config_.width));
+          detail::numbers(buffers.stream.data() + row * config_.width, config_.width),
+          detail::numbers(buffers.normed.data() + wanted * config_.width, config_.width));
       wanted += 1;
     };
     for (const auto& entry : batch.entries()) {
@@ -159,9 +161,13 @@ class Decoder {
     if (wanted == 0) return;
     const bool tied = weights_.output.matrix.empty();
     const kernels::Matrix& output = tied ? weights_.embedding : weights_.output.matrix;
-    output.multiply(workspace.normed.data(), workspace.logits(0).data(),
-                    {wanted, config_.width, config_.vocabulary},
-                    {.bias = detail::bias_of(weights_.output)}, workspace.executor());
+    output.multiply({.rows = wanted,
+                     .in = buffers.normed.data(),
+                     .in_stride = config_.width,
+                     .out = buffers.logits.data(),
+                     .out_stride = config_.vocabulary,
+                     .bias = detail::bias_of(weights_.output)},
+                    buffers.tiles, workspace.executor());
   }
 
   Config config_;

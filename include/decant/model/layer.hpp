@@ -72,16 +72,17 @@ inline void prepare_heads(const Config& config, const NormWeights& norm, float* 
 template <kv::Store S>
 void store_rows(const Config& config, const LayerWeights& weights, Index layer,
                 const Batch<S>& batch, Workspace& workspace) {
-  const Index width = Workspace::qkv_width(config);
-  const Index pairs = Workspace::rotary_pairs(config);
+  StepBuffers& buffers = workspace.buffers();
+  const Index width = qkv_width(config);
+  const Index pairs = rotary_pairs(config);
   for (const typename Batch<S>::Entry& entry : batch.entries()) {
     for_rows(entry.rows, workspace.executor(), [&](Index at) {
       const Index row = entry.first_row + at;
-      float* queries = workspace.qkv.data() + row * width;
+      float* queries = buffers.qkv.data() + row * width;
       float* keys = queries + config.heads * config.key_dim;
       float* values = keys + config.kv_heads * config.key_dim;
-      const auto cosines = numbers(workspace.cosines.data() + row * pairs, pairs);
-      const auto sines = numbers(workspace.sines.data() + row * pairs, pairs);
+      const auto cosines = numbers(buffers.cosines.data() + row * pairs, pairs);
+      const auto sines = numbers(buffers.sines.data() + row * pairs, pairs);
       prepare_heads(config, weights.query_norm, queries, config.heads, cosines, sines);
       prepare_heads(config, weights.key_norm, keys, config.kv_heads, cosines, sines);
       for (Index head = 0; head < config.kv_heads; ++head) {
@@ -95,14 +96,15 @@ void store_rows(const Config& config, const LayerWeights& weights, Index layer,
 
 template <kv::Store S>
 void attend_rows(const Config& config, Index layer, Batch<S>& batch, Workspace& workspace) {
-  const Index width = Workspace::qkv_width(config);
+  StepBuffers& buffers = workspace.buffers();
+  const Index width = qkv_width(config);
   const Index out_width = config.heads * config.value_dim;
   for (std::size_t at = 0; at < batch.entries().size(); ++at) {
     const typename Batch<S>::Entry& entry = batch.entries()[at];
     attention::Sequence<S>& sequence = batch.sequences()[at];
     sequence.first = entry.store->end();
-    sequence.queries = workspace.qkv.data() + entry.first_row * width;
-    sequence.out = workspace.attended.data() + entry.first_row * out_width;
+    sequence.queries = buffers.qkv.data() + entry.first_row * width;
+    sequence.out = buffers.attended.data() + entry.first_row * out_width;
   }
   attention::attend(std::span<const attention::Sequence<S>>(batch.sequences()),
                     {.layer = layer,
@@ -110,50 +112,70 @@ void attend_rows(const Config& config, Index layer, Batch<S>& batch, Workspace& 
                      .scale = config.effective_score_scale(),
                      .query_stride = width,
                      .out_stride = out_width},
-                    attention::Causal{config.window(layer)}, attention::Plain{}, workspace.scratch,
+                    attention::Causal{config.window(layer)}, attention::Plain{}, buffers.scratch,
                     workspace.executor());
 }
 
 // stream += down(act(gate) * up), or stream += down(act(up)), of the normed rows.
 inline void feed_forward(const Config& config, const LayerWeights& weights, Index rows,
                          Workspace& workspace) {
+  StepBuffers& buffers = workspace.buffers();
   Executor& executor = workspace.executor();
   const Index size = config.feed_forward;
   const Index width = config.gated ? 2 * size : size;
-  weights.up.matrix.multiply(workspace.normed.data(), workspace.inner.data(),
-                             {rows, config.width, width}, {.bias = bias_of(weights.up)}, executor);
+  weights.up.matrix.multiply({.rows = rows,
+                              .in = buffers.normed.data(),
+                              .in_stride = config.width,
+                              .out = buffers.inner.data(),
+                              .out_stride = width,
+                              .bias = bias_of(weights.up)},
+                             buffers.tiles, executor);
   for_rows(rows, executor, [&](Index row) {
-    float* inner = workspace.inner.data() + row * width;
+    float* inner = buffers.inner.data() + row * width;
     if (config.gated) {
       kernels::activate_gate(config.activation, numbers(inner, size), numbers(inner + size, size));
     } else {
       kernels::activate(config.activation, numbers(inner, size));
     }
   });
-  weights.down.matrix.multiply(workspace.inner.data(), workspace.stream.data(),
-                               {rows, width, config.width},
-                               {.at_out = true, .bias = bias_of(weights.down)}, executor);
+  weights.down.matrix.multiply({.rows = rows,
+                                .in = buffers.inner.data(),
+                                .in_stride = width,
+                                .out = buffers.stream.data(),
+                                .out_stride = config.width,
+                                .add = true,
+                                .bias = bias_of(weights.down)},
+                               buffers.tiles, executor);
 }
 
-// The whole layer, in place on workspace.stream.
+// The whole layer, in place on buffers.stream.
 template <kv::Store S>
 void run_layer(const Config& config, const LayerWeights& weights, Index layer, Batch<S>& batch,
                Workspace& workspace) {
   const Index rows = batch.rows();
+  StepBuffers& buffers = workspace.buffers();
   Executor& executor = workspace.executor();
-  normalise_rows(config, weights.attention_norm, rows, workspace.stream.data(),
-                 workspace.normed.data(), executor);
-  weights.qkv.matrix.multiply(workspace.normed.data(), workspace.qkv.data(),
-                              {rows, config.width, Workspace::qkv_width(config)},
-                              {.bias = bias_of(weights.qkv)}, executor);
+  normalise_rows(config, weights.attention_norm, rows, buffers.stream.data(), buffers.normed.data(),
+                 executor);
+  weights.qkv.matrix.multiply({.rows = rows,
+                               .in = buffers.normed.data(),
+                               .in_stride = config.width,
+                               .out = buffers.qkv.data(),
+                               .out_stride = qkv_width(config),
+                               .bias = bias_of(weights.qkv)},
+                              buffers.tiles, executor);
   store_rows(config, weights, layer, batch, workspace);
   attend_rows(config, layer, batch, workspace);
-  weights.attention_output.matrix.multiply(
-      workspace.attended.data(), workspace.stream.data(),
-      {rows, config.heads * config.value_dim, config.width},
-      {.at_out = true, .bias = bias_of(weights.attention_output)}, executor);
-  normalise_rows(config, weights.feed_forward_norm, rows, workspace.stream.data(),
-                 workspace.normed.data(), executor);
+  weights.attention_output.matrix.multiply({.rows = rows,
+                                            .in = buffers.attended.data(),
+                                            .in_stride = config.heads * config.value_dim,
+                                            .out = buffers.stream.data(),
+                                            .out_stride = config.width,
+                                            .add = true,
+                                            .bias = bias_of(weights.attention_output)},
+                                           buffers.tiles, executor);
+  normalise_rows(config, weights.feed_forward_norm, rows, buffers.stream.data(),
+                 buffers.normed.data(), executor);
   feed_forward(config, weights, rows, workspace);
 }
 
