@@ -18,9 +18,11 @@ target_compile_definitions(decant_dev INTERFACE
   DECANT_SHARED_DATA="${PROJECT_SOURCE_DIR}/../shared/data")
 
 # The big templates, compiled once for everything that links decant_dev.
-add_library(decant_instances STATIC ${PROJECT_SOURCE_DIR}/tests/instances/instances.cpp)
+set(instances ${PROJECT_SOURCE_DIR}/tests/instances)
+add_library(decant_instances STATIC
+  ${instances}/f32.cpp ${instances}/bf16.cpp ${instances}/f16.cpp)
 target_link_libraries(decant_instances PRIVATE decant_dev)
 add_library(decant_shared INTERFACE)
 target_link_libraries(decant_shared INTERFACE decant_dev decant_instances)
 target_compile_options(decant_shared INTERFACE
-  "SHELL:-include ${PROJECT_SOURCE_DIR}/tests/instances/instances.hpp")
+  "SHELL:-include ${instances}/instances.hpp")

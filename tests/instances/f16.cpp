@@ -1,0 +1,7 @@
+// The instances of f16; those of the other types stand elsewhere.
+#define DECANT_INSTANCE_OF
+#include "instances.hpp"
+
+DECANT_INSTANCES(extern template, codec::F32)
+DECANT_INSTANCES(extern template, codec::BF16)
+DECANT_INSTANCES(template, codec::F16)

@@ -1,2 +1,0 @@
-#define DECANT_INSTANCE template
-#include "instances.hpp"
