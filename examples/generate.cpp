@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <iostream>
+#include <limits>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -36,15 +37,15 @@ void declare(CLI::App& app, Options& options) {
   decoding::SamplerOptions& sampler = options.generate.sampler;
   examples::add_model(app, options.model, "a Hugging Face checkpoint (the embedded one)");
   app.add_option("--prompt", options.prompt, "the text to continue (\"ROMEO:\")");
-  const auto number = [&app](const std::string& name, auto& value, const std::string& about) {
-    using Number = std::remove_reference_t<decltype(value)>;
-    return app.add_option(name, value, about)->type_name("N")->check(examples::number<Number>(0));
+  const auto number = [&app]<class Number>(const std::string& name, Number& value,
+                                           const std::string& about,
+                                           Number most = std::numeric_limits<Number>::max()) {
+    app.add_option(name, value, about)->type_name("N")->check(examples::number<Number>(0, most));
   };
   number("--max-new-tokens", options.generate.max_new_tokens, "at most so many (100)");
   number("--temperature", sampler.temperature, "0 takes the most probable token (0.8)");
   number("--top-k", sampler.top_k, "of the k most probable tokens; 0: of all (0)");
-  number("--top-p", sampler.top_p, "of the most probable up to this mass (1)")
-      ->check(examples::number(0.0, 1.0));
+  number("--top-p", sampler.top_p, "of the most probable up to this mass (1)", 1.0);
   number("--min-p", sampler.min_p, "of those so probable beside the best (0)");
   number("--seed", sampler.seed, "which random numbers (0)");
   examples::add_type(app, "--cache-type", options.cache_type, "numbers of the cache (f32)");
@@ -64,6 +65,10 @@ std::vector<Token> encode(const Options& options, const io::Tokenizer& tokenizer
   expects<examples::UsageError>(std::ssize(tokens) <= checkpoint.config.max_positions,
                                 "--prompt: has ", tokens.size(), " tokens, the model was made for ",
                                 checkpoint.config.max_positions);
+  const Token largest = *std::ranges::max_element(tokens);
+  expects<FormatError>(largest < checkpoint.config.vocabulary, options.model,
+                       ": tokenizer.json has a token ", largest, ", the model a vocabulary of ",
+                       checkpoint.config.vocabulary);
   return tokens;
 }
 

@@ -32,7 +32,9 @@ struct Options {
 void declare(CLI::App& app, Options& options) {
   examples::add_model(app, options.model, "a Hugging Face checkpoint")->required();
   app.add_option("--tokens", options.tokens, "token ids, as in \"1 2 3\"")->required();
-  app.add_option("--out", options.out, "the file: a row of f32 for every token")->required();
+  app.add_option("--out", options.out, "the file: a row of f32 for every token")
+      ->required()
+      ->check(examples::not_empty());
   app.add_option("--chunks", options.chunks, "tokens of each step, as in \"2 1\"");
   examples::add_type(app, "--cache-type", options.cache_type, "numbers of the cache (f32)");
   examples::add_threads(app, options.threads);

@@ -30,7 +30,7 @@ inline std::string default_model_folder() {
 }
 
 inline CLI::Option* add_model(CLI::App& app, std::string& folder, const std::string& about) {
-  return app.add_option("--model", folder, about)->type_name("FOLDER");
+  return app.add_option("--model", folder, about)->type_name("FOLDER")->check(not_empty());
 }
 
 // The checkpoint in `folder`; what is odd about it, but not wrong, goes to standard error.

@@ -27,6 +27,8 @@ class NewFile {
     std::error_code absent;
     const bool other = exists(path_, absent) && !is_regular_file(path_, absent);
     decant::expects<std::runtime_error>(!other, path, ": is there, and is no regular file");
+    decant::expects<std::runtime_error>(!exists(part_, absent), part_.string(),
+                                        ": is there, where the file grows until it is whole");
     out_.open(part_, std::ios::binary | std::ios::trunc);
     check(out_.is_open());
   }
@@ -47,7 +49,10 @@ class NewFile {
   void commit() {
     out_.close();
     check(out_.good());
-    std::filesystem::rename(part_, path_);
+    std::error_code error;
+    std::filesystem::rename(part_, path_, error);
+    decant::expects<std::runtime_error>(!error, path_.string(),
+                                        ": cannot be written: ", error.message());
     whole_ = true;
   }
 

@@ -55,6 +55,12 @@ CLI::Validator number(Number least, Number most = std::numeric_limits<Number>::m
   return CLI::Validator(refusal, "");
 }
 
+// Lets an option be anything but empty.
+inline CLI::Validator not_empty() {
+  return CLI::Validator(
+      [](const std::string& text) { return text.empty() ? "is empty" : std::string(); }, "");
+}
+
 // The whole numbers of a list such as "1 2 3" or "1,2,3", none below `least`.
 inline std::vector<Index> whole_numbers(std::string_view argument, std::string_view list,
                                         Index least) {

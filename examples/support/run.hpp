@@ -44,13 +44,14 @@ inline int failed(const CLI::App& app, std::string_view why, int exit_code) {
 template <class F>
 int run(CLI::App& app, int argc, char** argv, F&& body) {
   try {
-    app.parse(argc, argv);
-    body();
+    try {
+      app.parse(argc, argv);
+      body();
+    } catch (const CLI::CallForHelp&) {
+      std::cout << app.help();
+    }
     std::cout.flush();
     return std::cout ? 0 : failed(app, "standard output cannot be written", 1);
-  } catch (const CLI::CallForHelp&) {
-    std::cout << app.help();
-    return 0;
   } catch (const CLI::ParseError& error) {
     return failed(app, error.what(), 2);
   } catch (const UsageError& error) {

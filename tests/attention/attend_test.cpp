@@ -8,10 +8,14 @@
 #include "reference/attention.hpp"
 #include "reference/model.hpp"
 
+#include <decant/core/thread_pool.hpp>
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <stdexcept>
 #include <vector>
 
 namespace {
@@ -220,6 +224,20 @@ TYPED_TEST(Attend, OfRowsThatSeeNothingIsZeroAndMinusInfinity) {
   }
 }
 
+// No number is not the same as no key, wherever it stands among the tiles.
+TYPED_TEST(Attend, OfScoresThatAreNoNumbersIsNone) {
+  for (const Index queries : {1, 7}) {
+    for (const Index keys : {5, 64, 200, 1100}) {
+      Case<TypeParam> trial({}, keys, queries);
+      for (double& cell : trial.queries.cells) cell = std::numeric_limits<double>::quiet_NaN();
+      const trial::Attended result =
+          trial::attend(trial.store, keys, trial.queries, 4, trial.scale, Causal{});
+      for (float number : result.output) EXPECT_TRUE(std::isnan(number));
+      for (float number : result.log_sum_exp) EXPECT_TRUE(std::isnan(number));
+    }
+  }
+}
+
 TYPED_TEST(Attend, OfOneKeyIsItsValue) {
   const Case<TypeParam> trial({.heads = 2, .kv_heads = 1, .key_dim = 9, .value_dim = 21}, 300, 1);
   const trial::Attended result =
@@ -269,6 +287,53 @@ TYPED_TEST(Attend, KeepsToItsStridesAndNeedsNoLogSumExp) {
     const std::size_t column = n % 90;
     EXPECT_EQ(out[n], column < 64 ? expected.output[n / 90 * 64 + column] : 7.0f);
   }
+}
+
+// Segments are spread over workers only as far as the scratch has places for them.
+TEST(AttendScratch, TakesAContextLongerThanItWasMadeFor) {
+  const Index keys = 9 * attention::kSegmentKeys;
+  const reference::Matrix numbers = noisy(keys, 4, 1);
+  const auto store = trial::store_of(1, numbers, numbers, keys);
+  const std::vector<float> query = {1.0f, -1.0f, 0.5f, 2.0f};
+  const attention::Problem problem = {.heads = 1, .query_stride = 4, .out_stride = 4};
+  std::vector<std::vector<float>> outs;
+  ThreadPool pool(3);
+  for (Index positions : {Index{100}, keys}) {
+    outs.emplace_back(4);
+    const attention::Sequence<kv::Contiguous<codec::F32>> sequence = {
+        &store, keys - 1, 1, query.data(), outs.back().data()};
+    attention::Scratch scratch(store.geometry(), 1, 3, 1, positions);
+    EXPECT_EQ(scratch.slots() > 0, true);
+    attention::attend(std::span(&sequence, 1), problem, Causal{}, attention::Plain{}, scratch,
+                      pool);
+  }
+  EXPECT_TRUE(trial::same_bits(outs[0], outs[1]));
+}
+
+TEST(AttendScratch, IsRefusedForAnotherProblem) {
+  const reference::Matrix numbers = noisy(8, 4, 1);
+  const auto store = trial::store_of(1, numbers, numbers, 8);
+  const std::vector<float> query(8);
+  std::vector<float> out(8);
+  const attention::Sequence<kv::Contiguous<codec::F32>> sequence = {&store, 7, 1, query.data(),
+                                                                    out.data()};
+  const auto attend = [&](attention::Scratch scratch, Index heads, Executor& executor) {
+    attention::attend(std::span(&sequence, 1),
+                      {.heads = heads, .query_stride = 4 * heads, .out_stride = 4 * heads},
+                      Causal{}, attention::Plain{}, scratch, executor);
+  };
+  ThreadPool pool(2);
+  using attention::Scratch;
+  EXPECT_NO_THROW(attend(Scratch({1, 1, 4, 4}, 1, 1, 1, 8), 1, serial_executor()));
+  EXPECT_THROW(attend(Scratch({1, 1, 4, 4}, 2, 1, 1, 8), 1, serial_executor()),
+               std::invalid_argument);
+  EXPECT_THROW(attend(Scratch({1, 1, 4, 5}, 1, 1, 1, 8), 1, serial_executor()),
+               std::invalid_argument);
+  EXPECT_THROW(attend(Scratch({1, 1, 3, 4}, 1, 1, 1, 8), 1, serial_executor()),
+               std::invalid_argument);
+  EXPECT_THROW(attend(Scratch({1, 1, 4, 4}, 1, 1, 1, 8), 1, pool), std::invalid_argument);
+  EXPECT_THROW(Scratch({1, 2, 4, 4}, 3, 1, 1, 8), std::invalid_argument);
+  EXPECT_THROW(Scratch({1, 1, 4, 4}, 1, 0, 1, 8), std::invalid_argument);
 }
 
 TEST(AttendLayers, ReadsTheLayerThatIsAskedFor) {

@@ -53,8 +53,24 @@ bool same_bits(const Part& a, const Part& b) {
          std::memcmp(a.values.data(), b.values.data(), 2 * sizeof(float)) == 0;
 }
 
+TEST(Merge, APartThatIsNoNumberMakesTheWholeNone) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  for (const Part& other : {Part{}, one_key(0.5f, 2.0f)}) {
+    const Part lost = {{nan, nan}, {nan, nan}};
+    Part left = lost;
+    left.add(other);
+    Part right = other;
+    right.add(lost);
+    for (const Part& part : {left, right}) {
+      EXPECT_TRUE(std::isnan(part.log_sum_exp()));
+      for (float number : part.output()) EXPECT_TRUE(std::isnan(number));
+    }
+  }
+}
+
 TEST(Merge, AnEmptyPartChangesNoBit) {
-  const Part part = seen(std::vector<float>{0.3f, -1.7f, 2.9f}, 0);
+  Part part = seen(std::vector<float>{0.3f, -1.7f, 2.9f}, 0);
+  part.values[1] = -0.0f;
   Part left = part;
   left.add(Part{});
   EXPECT_TRUE(same_bits(left, part));

@@ -44,7 +44,12 @@ refused(2 "--temperature: \"nan\"" generate --temperature nan)
 refused(2 "--temperature: \"1e400\"" generate --temperature 1e400)
 refused(2 "--top-k: \"-1\"" generate --top-k -1)
 refused(2 "--top-p: \"1.5\" is not a number from 0 to 1" generate --top-p 1.5)
+refused(2 "--top-p: \"-1\" is not a number from 0 to 1" generate --top-p -1)
 refused(2 "--min-p: \"-0.5\"" generate --min-p -0.5)
+foreach(program generate cached_vs_recomputed kv_memory)
+  refused(2 "--model: .*(empty|required)" ${program} --model=)
+endforeach()
+refused(2 "--out: .*(empty|required)" logits --model ${MODEL} --tokens 1 --out=)
 refused(2 "--seed: \"-1\"" generate --seed -1)
 refused(2 "--cache-type: \"f64\" is not f32, bf16 or f16" generate --cache-type f64)
 refused(2 "--threads: \"0\" is not a whole number from 1 to 1024" generate --threads 0)
@@ -128,3 +133,28 @@ shell("printf '\\377\\377' | dd of=${nan}/model.safetensors bs=1 seek=${last} co
 refused(1 "the logit of token [0-9]+ is -?nan" generate --model ${nan})
 refused(1 "position 0 is not finite" logits --model ${nan} --tokens "1 2" --out x.f32)
 refused(1 "the logit of token [0-9]+ is -?nan" cached_vs_recomputed --model ${nan})
+
+# A norm before attention that is no number: every score of every query is none.
+# It stands behind the embedding of 1024 times 128 numbers.
+broken(norm)
+shell("file=${norm}/model.safetensors; at=$(( $(od -An -tu8 -N8 $file) + 8 + 1024 * 128 * 2 )); \
+       printf '\\377\\177' | dd of=$file bs=1 seek=$at conv=notrunc 2> dd.log")
+refused(1 "the logit of token [0-9]+ is -?nan" generate --model ${norm})
+
+# A token of the tokenizer that the model does not have.
+broken(stranger)
+replace(${stranger}/tokenizer.json "\"added_tokens\": [" "\"added_tokens\": [{\"id\": 5000, \"content\": \"QQ\", \"special\": false, \"normalized\": false, \"single_word\": false, \"lstrip\": false, \"rstrip\": false},")
+refused(1 "stranger: tokenizer.json has a token 5000, the model a vocabulary of 1024" generate --model ${stranger} --prompt aQQ)
+
+# What is not ours stays: the file that a new one would grow in.
+file(WRITE ${WORK}/kept.part "mine")
+refused(1 "kept.part: is there" logits --model ${MODEL} --tokens 1 --out kept)
+file(READ ${WORK}/kept.part kept)
+if(NOT kept STREQUAL "mine" OR EXISTS ${WORK}/kept)
+  message(SEND_ERROR "kept.part was touched: ${kept}")
+endif()
+execute_process(COMMAND sh -c "${PROGRAMS}/generate --help > /dev/full"
+  RESULT_VARIABLE code ERROR_VARIABLE error)
+if(NOT code EQUAL 1 OR NOT error MATCHES "standard output cannot be written")
+  message(SEND_ERROR "generate --help > /dev/full: exit code ${code}, ${error}")
+endif()

@@ -64,6 +64,15 @@ TEST(TiedOutput, IsTheEmbeddingWithARemarkWhereTheFileHoldsAnother) {
   }
 }
 
+// The same bytes are other numbers in another format.
+TEST(TiedOutput, IsComparedWithItsFormat) {
+  WrittenCheckpoint file = llama();
+  file.config["tie_word_embeddings"] = true;
+  file.tensors.add_numbers(kEmbedding, {11, 8}, std::vector<float>(88, 1.0f), "BF16");
+  add_head(file, 1.875f, "F16");  // 0x3F80, as 1 in bf16
+  EXPECT_EQ(file.load().remarks.size(), 1u);
+}
+
 TEST(TiedOutput, IsAlsoTheEmbeddingWhereTheFileHoldsOnlyTheOutput) {
   WrittenCheckpoint file = llama();
   file.config["tie_word_embeddings"] = true;

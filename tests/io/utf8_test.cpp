@@ -74,6 +74,18 @@ TEST(Utf8, FindsTheFirstInvalidByte) {
 }
 
 // The Unicode Standard, section 3.9, tables 3-8 to 3-11.
+TEST(Utf8, ShowsForeignTextOnOneLineAndNotForEver) {
+  using namespace std::string_view_literals;
+  EXPECT_EQ(io::printable("a\0b\n\x1b[1m\x7f"sv), "a?b??[1m?");
+  EXPECT_EQ(io::printable("\u00e4\u0085\u202e\u2066"), "\u00e4???");
+  EXPECT_EQ(io::printable("\xff\xe2\x82x"), "\ufffd\ufffdx");
+  EXPECT_EQ(io::printable(std::string(200, 'x')), std::string(200, 'x'));
+  EXPECT_EQ(io::printable(std::string(201, 'x')), std::string(200, 'x') + "...");
+  const std::string long_text = std::string(199, 'x') + "\u00e4\u00e4";
+  EXPECT_EQ(io::printable(long_text), std::string(199, 'x') + "\u00e4...");
+  EXPECT_EQ(io::printable_path("new\nline"), "new?line");
+}
+
 TEST(Utf8Stream, ReplacesEachMaximalSubpartOnce) {
   const std::string r(io::kReplacement);
   EXPECT_EQ(repaired("\xC0\xAF\xE0\x80\xBF\xF0\x81\x82\x41"), r + r + r + r + r + r + r + r + "A");

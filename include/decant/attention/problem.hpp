@@ -118,7 +118,6 @@ class Scratch {
   float* slot_values(Index at) noexcept { return slot_values_.data() + at * group_ * value_lanes_; }
   kernels::SoftmaxPart* slot_parts(Index at) noexcept { return slot_parts_.data() + at * group_; }
 
-  Index value_lanes() const noexcept { return value_lanes_; }
   std::vector<Index>& first_items() noexcept { return first_items_; }
 
  private:

@@ -21,6 +21,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <limits>
 
 namespace decant::inline v0::attention::detail {
 
@@ -95,6 +97,13 @@ float finish_scores(float* scores, const Range& keys, const F& transform, ScoreP
     top = max(top, score);
   }
   return reduce_max(top);
+}
+
+// Whether a score is no number. A maximum passes over those: a row of nothing else must not look as
+// if it saw no key.
+inline bool holds_nan(const float* scores, const Range& keys) {
+  return std::any_of(scores + keys.begin, scores + keys.end,
+                     [](float score) { return std::isnan(score); });
 }
 
 // Turns the scores of one query into weights under the maximum that `part` already has; returns
@@ -185,10 +194,14 @@ void update_rows(const QueryBlock& block, Position first, const F& transform,
                               block.head + q % block.group, first, 0};
     kernels::SoftmaxPart& part = worker.parts[q];
     Range& keys = worker.keys[q];
-    const float maximum = std::max(
-        part.maximum, finish_scores(worker.scores + q * kTileKeys, keys, transform, place));
+    float* scores = worker.scores + q * kTileKeys;
+    const float maximum = std::max(part.maximum, finish_scores(scores, keys, transform, place));
     if (maximum == kernels::kNoScore) {
-      keys = {};
+      if (holds_nan(scores, keys)) {
+        part.maximum = std::numeric_limits<float>::quiet_NaN();
+      } else {
+        keys = {};
+      }
     } else if (maximum != part.maximum) {
       rescale(part.maximum, maximum, worker.sums + q * kLanes,
               worker.values + q * block.value_lanes, block.value_lanes);

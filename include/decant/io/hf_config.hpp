@@ -225,13 +225,13 @@ inline HfConfig parse_hf_config(std::string_view text, const std::string& file) 
 // Errors   FormatError naming file and field
 inline HfConfig read_hf_config(const std::filesystem::path& folder) {
   const MappedFile file(folder / "config.json");
-  HfConfig config = parse_hf_config(file.text(), file.path().string());
+  HfConfig config = parse_hf_config(file.text(), printable_path(file.path()));
   std::error_code ignored;
   const std::filesystem::path path = folder / "generation_config.json";
   if (std::filesystem::exists(path, ignored)) {
     const MappedFile generation(path);
-    const Json json = parse_json(generation.text(), path.string());
-    detail::read_special_tokens(JsonObject(json, path.string()), config);
+    const Json json = parse_json(generation.text(), printable_path(path));
+    detail::read_special_tokens(JsonObject(json, printable_path(path)), config);
   }
   return config;
 }

@@ -5,13 +5,14 @@
 // the wrong type is answered by a sentence that names the file and the field. No exception but
 // FormatError leaves this header.
 //
-// Depends on  core/error.hpp, core/types.hpp, nlohmann/json
+// Depends on  core/error.hpp, core/types.hpp, io/utf8.hpp, nlohmann/json
 // Source      RFC 8259
 // Tested by   tests/io/json_test.cpp
 #pragma once
 
 #include <decant/core/error.hpp>
 #include <decant/core/types.hpp>
+#include <decant/io/utf8.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -31,19 +32,6 @@ namespace decant::inline v0::io {
 using Json = nlohmann::json;
 
 inline constexpr int kMaxJsonDepth = 64;
-
-// Text from a file as a sentence may show it: without control characters, and not for ever.
-inline std::string printable(std::string_view text) {
-  constexpr std::size_t kMost = 200;
-  std::string shown(text.substr(0, kMost));
-  if (text.size() > kMost) {
-    while (!shown.empty() && (shown.back() & 0x80) != 0) shown.pop_back();  // half a character
-    shown += "...";
-  }
-  std::ranges::replace_if(
-      shown, [](unsigned char letter) { return letter < 0x20 || letter == 0x7F; }, '?');
-  return shown;
-}
 
 namespace detail {
 
@@ -79,6 +67,9 @@ class JsonGuard {
 //
 // Errors   FormatError on anything that is not one JSON value, on a repeated key, on nesting
 inline Json parse_json(std::string_view text, std::string_view file) {
+  // The parser takes a NUL for the end of its text.
+  const std::size_t nul = text.find('\0');
+  expects<FormatError>(nul == text.npos, file, ": is not valid JSON: a NUL at byte ", nul);
   detail::JsonGuard guard(file);
   try {
     return Json::parse(text, [&guard](int depth, Json::parse_event_t event, Json& parsed) {

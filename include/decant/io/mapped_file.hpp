@@ -4,11 +4,12 @@
 // they are touched and belong to the system's page cache, so the copy into packed weights is the
 // only one made. Where there is no mmap the file is read into memory; callers see no difference.
 //
-// Depends on  core/error.hpp, POSIX mmap where it exists
+// Depends on  core/error.hpp, io/utf8.hpp, POSIX mmap where it exists
 // Tested by   tests/io/mapped_file_test.cpp
 #pragma once
 
 #include <decant/core/error.hpp>
+#include <decant/io/utf8.hpp>
 
 #include <cerrno>
 #include <cstddef>
@@ -61,7 +62,7 @@ class MappedFile {
   }
   [[noreturn]] void refuse(std::string_view what, int error) const {
     throw FormatError(
-        sentence(path_.string(), ": ", what, ": ", std::generic_category().message(error)));
+        sentence(printable_path(path_), ": ", what, ": ", std::generic_category().message(error)));
   }
   void release() noexcept;
 
@@ -94,11 +95,11 @@ inline MappedFile::MappedFile(std::filesystem::path path) : path_(std::move(path
   if (file.number < 0) refuse("cannot be opened", errno);
   struct stat status = {};
   if (::fstat(file.number, &status) != 0) refuse("cannot be examined", errno);
-  expects<FormatError>(S_ISREG(status.st_mode), path_.string(), ": is not a regular file");
-  expects<FormatError>(status.st_size > 0, path_.string(), ": is empty");
+  expects<FormatError>(S_ISREG(status.st_mode), printable_path(path_), ": is not a regular file");
+  expects<FormatError>(status.st_size > 0, printable_path(path_), ": is empty");
   const auto size = static_cast<std::uintmax_t>(status.st_size);
-  expects<FormatError>(size <= std::numeric_limits<std::size_t>::max(), path_.string(), ": ", size,
-                       " bytes do not fit in the address space");
+  expects<FormatError>(size <= std::numeric_limits<std::size_t>::max(), printable_path(path_), ": ",
+                       size, " bytes do not fit in the address space");
   size_ = static_cast<std::size_t>(size);
   void* address = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.number, 0);
   if (address == MAP_FAILED) refuse("cannot be mapped", errno);
@@ -115,9 +116,9 @@ inline MappedFile::MappedFile(std::filesystem::path path) : path_(std::move(path
   std::error_code ignored;
   std::ifstream file(path_, std::ios::binary | std::ios::ate);
   if (!file) refuse("cannot be opened", errno);
-  expects<FormatError>(std::filesystem::is_regular_file(path_, ignored), path_.string(),
+  expects<FormatError>(std::filesystem::is_regular_file(path_, ignored), printable_path(path_),
                        ": is not a regular file");
-  expects<FormatError>(file.tellg() > 0, path_.string(), ": is empty");
+  expects<FormatError>(file.tellg() > 0, printable_path(path_), ": is empty");
   size_ = static_cast<std::size_t>(file.tellg());
   auto bytes = std::make_unique<std::byte[]>(size_);
   file.seekg(0);

@@ -98,7 +98,7 @@ class Safetensors {
 
   static Safetensors open(const std::filesystem::path& path) {
     MappedFile file(path);
-    Safetensors result = parse(file.bytes(), path.string());
+    Safetensors result = parse(file.bytes(), printable_path(path));
     result.file_.emplace(std::move(file));
     return result;
   }

@@ -86,9 +86,9 @@ inline TensorFiles TensorFiles::open(const std::filesystem::path& folder) {
   const std::filesystem::path single = folder / "model.safetensors";
   const std::filesystem::path index = folder / "model.safetensors.index.json";
   const bool one = std::filesystem::exists(single, ignored);
-  expects<FormatError>(one || std::filesystem::exists(index, ignored), folder.string(),
+  expects<FormatError>(one || std::filesystem::exists(index, ignored), printable_path(folder),
                        ": holds neither model.safetensors nor model.safetensors.index.json");
-  TensorFiles files((one ? single : index).string());
+  TensorFiles files(printable_path(one ? single : index));
   one ? files.add_single(single) : files.add_shards(folder, index);
   return files;
 }

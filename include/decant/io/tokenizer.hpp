@@ -111,7 +111,7 @@ class Tokenizer {
   // Errors   FormatError naming file and field
   static Tokenizer open(const std::filesystem::path& tokenizer_json) {
     const MappedFile file(tokenizer_json);
-    return parse(file.text(), tokenizer_json.string());
+    return parse(file.text(), printable_path(tokenizer_json));
   }
   // The same from the text of such a file; `name` stands for its path in sentences.
   static Tokenizer parse(std::string_view json, std::string_view name) {

@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -63,6 +64,33 @@ constexpr std::optional<Index> find_invalid_utf8(std::string_view text) noexcept
     at += unit.length;
   }
   return std::nullopt;
+}
+
+// Text from a file as a sentence may show it: well-formed, without control characters and changes
+// of direction, and cut after `most` bytes.
+inline std::string printable(std::string_view text, std::size_t most = 200) {
+  std::string shown;
+  for (std::size_t at = 0; at < text.size();) {
+    if (at >= most) return shown + "...";
+    const Utf8Unit unit = read_utf8(text, at);
+    const char32_t code = unit.code;
+    const bool control = code < 0x20 || (code >= 0x7F && code < 0xA0) ||
+                         (code >= 0x202A && code <= 0x202E) || (code >= 0x2066 && code <= 0x2069);
+    if (unit.kind != Utf8Unit::whole) {
+      shown += kReplacement;
+    } else if (control) {
+      shown += '?';
+    } else {
+      shown += text.substr(at, unit.length);
+    }
+    at += unit.length;
+  }
+  return shown;
+}
+
+// How sentences name a file: its path, on one line.
+inline std::string printable_path(const std::filesystem::path& path) {
+  return printable(path.string(), 4096);
 }
 
 // Adds the character of a Unicode scalar value.

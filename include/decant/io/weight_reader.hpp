@@ -4,7 +4,7 @@
 // at the end so is what nobody asked for, because an ignored tensor is a model that computes
 // something else.
 //
-// Depends on  codec/plain.hpp, io/hf_config.hpp, io/tensor_files.hpp, model/weights.hpp
+// Depends on  codec/plain.hpp, io/{hf_config,tensor_files,utf8}.hpp, model/weights.hpp
 // Tested by   tests/io/checkpoint_test.cpp
 #pragma once
 
@@ -13,6 +13,7 @@
 #include <decant/core/types.hpp>
 #include <decant/io/hf_config.hpp>
 #include <decant/io/tensor_files.hpp>
+#include <decant/io/utf8.hpp>
 #include <decant/kernels/matrix.hpp>
 #include <decant/model/weights.hpp>
 
@@ -38,11 +39,12 @@ class WeightReader {
   explicit WeightReader(const TensorFiles& files) : files_(&files) {}
 
   bool has(std::string_view name) const { return files_->find(name) != nullptr; }
-  // `prefix` where the names of the layers carry it, nothing where they do not.
+  // `prefix` where a name of a layer carries it, nothing where none does.
   std::string prefix(std::string_view prefix, std::string_view layers) const {
-    const bool bare = std::ranges::any_of(
-        files_->entries(), [&](const auto& entry) { return entry.first.starts_with(layers); });
-    return std::string(bare ? "" : prefix);
+    const std::string prefixed = sentence(prefix, layers);
+    const bool carried = std::ranges::any_of(
+        files_->entries(), [&](const auto& entry) { return entry.first.starts_with(prefixed); });
+    return std::string(carried ? prefix : "");
   }
 
   // Shape    [outputs, inputs]

@@ -63,15 +63,9 @@ class Contiguous {
   // Shape    key is [key_dim], value is [value_dim]
   void put(Index layer, Index head, Position at, std::span<const float> key,
            std::span<const float> value) noexcept {
-    constexpr Index kStep = C::kInterleave;
-    const Index lane = at % kPanelTokens;
-    Cell* keys = cells_.data() + offset(layer, head, at);
-    Cell* values = keys + geometry_.key_panel_cells(kStep);
-    const Index value_lanes = geometry_.value_panel_cells() / kPanelTokens;
-    for (Index k = 0; k < geometry_.key_dim; ++k) {
-      keys[k / kStep * kStep * kPanelTokens + lane * kStep + k % kStep] = C::store(key.data()[k]);
-    }
-    values += lane / kStep * kStep * value_lanes + lane % kStep;
+    Cell* keys = cells_.data() + key_offset(layer, head, at);
+    Cell* values = cells_.data() + value_offset(layer, head, at);
+    for (Index k = 0; k < geometry_.key_dim; ++k) keys[key_step(k)] = C::store(key.data()[k]);
     for (Index d = 0; d < geometry_.value_dim; ++d) values[d * kStep] = C::store(value.data()[d]);
   }
 
@@ -87,15 +81,9 @@ class Contiguous {
             ", value of ", value.size());
     expects(at >= 0 && at < end_, "kv::Contiguous::get: position ", at, " is not in [0, ", end_,
             ")");
-    constexpr Index kStep = C::kInterleave;
-    const Index lane = at % kPanelTokens;
-    const Cell* keys = cells_.data() + offset(layer, head, at);
-    const Cell* values = keys + geometry_.key_panel_cells(kStep);
-    const Index value_lanes = geometry_.value_panel_cells() / kPanelTokens;
-    for (Index k = 0; k < geometry_.key_dim; ++k) {
-      key.data()[k] = C::load(keys[k / kStep * kStep * kPanelTokens + lane * kStep + k % kStep]);
-    }
-    values += lane / kStep * kStep * value_lanes + lane % kStep;
+    const Cell* keys = cells_.data() + key_offset(layer, head, at);
+    const Cell* values = cells_.data() + value_offset(layer, head, at);
+    for (Index k = 0; k < geometry_.key_dim; ++k) key.data()[k] = C::load(keys[key_step(k)]);
     for (Index d = 0; d < geometry_.value_dim; ++d) value.data()[d] = C::load(values[d * kStep]);
   }
 
@@ -123,11 +111,27 @@ class Contiguous {
   }
 
  private:
+  static constexpr Index kStep = C::kInterleave;
+
   // Where the panel of `at` begins.
   Index offset(Index layer, Index head, Position at) const noexcept {
     const Index panels = ceil_div(capacity_, kPanelTokens);
     return ((layer * geometry_.heads + head) * panels + at / kPanelTokens) *
-           geometry_.panel_cells(C::kInterleave);
+           geometry_.panel_cells(kStep);
+  }
+  // Where number 0 of the key of `at` lies; number k is key_step(k) further.
+  Index key_offset(Index layer, Index head, Position at) const noexcept {
+    return offset(layer, head, at) + at % kPanelTokens * kStep;
+  }
+  static constexpr Index key_step(Index k) noexcept {
+    return k / kStep * kStep * kPanelTokens + k % kStep;
+  }
+  // Where number 0 of the value of `at` lies; number d is d * kStep further.
+  Index value_offset(Index layer, Index head, Position at) const noexcept {
+    const Index lane = at % kPanelTokens;
+    const Index value_lanes = geometry_.value_panel_cells() / kPanelTokens;
+    return offset(layer, head, at) + geometry_.key_panel_cells(kStep) +
+           lane / kStep * kStep * value_lanes + lane % kStep;
   }
 
   Geometry geometry_;
