@@ -20,8 +20,9 @@ target_compile_definitions(decant_dev INTERFACE
 # The big templates, compiled once for everything that links decant_dev.
 set(instances ${PROJECT_SOURCE_DIR}/tests/instances)
 add_library(decant_instances STATIC
-  ${instances}/f32.cpp ${instances}/bf16.cpp ${instances}/f16.cpp)
+  ${instances}/f32.cpp ${instances}/bf16.cpp ${instances}/f16.cpp ${instances}/blocks.cpp)
 target_link_libraries(decant_instances PRIVATE decant_dev)
+target_compile_options(decant_instances PRIVATE $<$<NOT:$<CONFIG:Release>>:-O1>)  # or tests crawl
 add_library(decant_shared INTERFACE)
 target_link_libraries(decant_shared INTERFACE decant_dev decant_instances)
 target_compile_options(decant_shared INTERFACE

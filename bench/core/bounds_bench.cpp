@@ -4,7 +4,7 @@
 //
 // plain_read<streams>: GB/s by size and threads. multiply_add: GFLOP/s in registers. fork_join: one
 // parallel_for with an item per worker, back to back (workers still spin) and after a pause in
-// which they fell asleep.
+// which they fell asleep; by our pool, and by Eigen's.
 #include <decant/core/buffer.hpp>
 #include <decant/core/thread_pool.hpp>
 
@@ -13,6 +13,7 @@
 #include "support/kept.hpp"
 
 #include <benchmark/benchmark.h>
+#include <unsupported/Eigen/CXX11/ThreadPool>
 
 #include <algorithm>
 #include <atomic>
@@ -76,9 +77,32 @@ void multiply_add(benchmark::State& state) {
 }
 BENCHMARK(multiply_add)->ArgName("threads")->Arg(1)->Arg(2)->UseRealTime();
 
+// Eigen's pool, one task a worker and a barrier.
+class EigenExecutor final : public Executor {
+ public:
+  explicit EigenExecutor(Index threads)
+      : threads_(threads), pool_(static_cast<int>(std::max<Index>(1, threads - 1))) {}
+
+  Index threads() const noexcept override { return threads_; }
+  void parallel_for(Index items, FunctionRef<void(Index, Index)> piece) override {
+    Eigen::Barrier barrier(static_cast<unsigned>(items - 1));
+    for (Index item = 1; item < items; ++item) {
+      pool_.Schedule([&, item] {
+        piece(item, item);
+        barrier.Notify();
+      });
+    }
+    piece(0, 0);
+    barrier.Wait();
+  }
+
+ private:
+  Index threads_;
+  Eigen::ThreadPool pool_;
+};
+
 // Runs one item per worker and counts them.
-void fork_join(benchmark::State& state, std::chrono::milliseconds pause) {
-  Executor& executor = bench::workers(state.range(0));
+void fork_join(benchmark::State& state, Executor& executor, std::chrono::milliseconds pause) {
   std::atomic<Index> done = 0;
   const auto fork = [&] {
     executor.parallel_for(executor.threads(),
@@ -94,17 +118,18 @@ void fork_join(benchmark::State& state, std::chrono::milliseconds pause) {
     state.SetIterationTime(lap.count());
   }
 }
-BENCHMARK_CAPTURE(fork_join, back_to_back, std::chrono::milliseconds(0))
-    ->ArgName("threads")
-    ->Arg(1)
-    ->Arg(2)
-    ->Unit(benchmark::kMicrosecond)
-    ->UseManualTime();
-BENCHMARK_CAPTURE(fork_join, after_a_pause, std::chrono::milliseconds(2))
-    ->ArgName("threads")
-    ->Arg(2)
-    ->Unit(benchmark::kMicrosecond)
-    ->Iterations(100)
-    ->UseManualTime();
+void ours(benchmark::State& state) {
+  fork_join(state, bench::workers(state.range(0)), std::chrono::milliseconds(state.range(1)));
+}
+void eigens(benchmark::State& state) {
+  EigenExecutor executor(state.range(0));
+  fork_join(state, executor, std::chrono::milliseconds(state.range(1)));
+}
+void fork_join_cases(benchmark::internal::Benchmark* list) {
+  list->ArgNames({"threads", "pause_ms"})->Unit(benchmark::kMicrosecond)->UseManualTime();
+  list->Args({2, 0})->Args({2, 2})->Iterations(500);
+}
+BENCHMARK(ours)->Name("fork_join/decant")->Apply(fork_join_cases);
+BENCHMARK(eigens)->Name("fork_join/Eigen")->Apply(fork_join_cases);
 
 }  // namespace

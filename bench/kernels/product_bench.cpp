@@ -35,25 +35,43 @@ using Doubles = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::Row
 
 constexpr Index kFirstInput = Index{1} << 40;  // weights are numbers from 0 on, inputs from here
 
+// How weights of a format are stored, and how far a product by them may be from the oracle.
+template <class C>
+struct Format {
+  using Stored = kernels::Packed<C>;
+  static constexpr double kTolerance = 1e-5;  // the numbers here fit any plain format
+  static constexpr Index kBits = 8 * Index{sizeof(typename C::Cell)};
+  static const void* data(const Stored& weights) { return weights.panel(0); }
+};
+template <codec::BlockCodec Q>
+struct Format<Q> {
+  using Stored = kernels::PackedBlocks<Q>;
+  static constexpr double kTolerance = Q::kBits == 8 ? 2e-2 : 0.2;
+  static constexpr Index kBits = Q::kBits;
+  static const void* data(const Stored& weights) { return weights.pair(0, 0); }
+};
+template <class C>
+using Stored = typename Format<C>::Stored;
+
 // Shape    source [outputs][columns], as Eigen multiplies it
-template <codec::Codec C>
+template <class C>
 struct Weights {
   std::vector<float> source;
-  kernels::Packed<C> packed;
+  Stored<C> packed;
 };
 
-template <codec::Codec C>
+template <class C>
 Weights<C> random_weights(Index outputs, Index columns) {
   std::vector<float> source = bench::numbers(outputs * columns, 0);
   const kernels::MatrixView view =
       kernels::row_major(source.data(), codec::Type::f32, outputs, columns);
-  kernels::Packed<C> packed({&view, 1});
+  Stored<C> packed({&view, 1});
   return {std::move(source), std::move(packed)};
 }
 
-template <codec::Codec C>
-void multiply(const kernels::Packed<C>& weights, const Floats& in, Floats& out,
-              kernels::RowTiles& tiles, Executor& executor) {
+template <class Packed>
+void multiply(const Packed& weights, const Floats& in, Floats& out, kernels::RowTiles& tiles,
+              Executor& executor) {
   kernels::multiply(weights,
                     {.rows = in.rows(),
                      .in = in.data(),
@@ -72,7 +90,7 @@ void multiply_by_eigen(const Eigen::Map<const Floats>& weights, const Floats& in
 }
 
 // Every 31st output, so each of the 16 lanes comes up, of every row: Eigen in double.
-void check(const Floats& in, const Floats& out) {
+void check(const Floats& in, const Floats& out, double tolerance) {
   constexpr Index kEvery = 31;
   const Index outputs = (out.cols() - 1) / kEvery + 1;
   Floats weights(outputs, in.cols());
@@ -86,7 +104,7 @@ void check(const Floats& in, const Floats& out) {
   const auto all = [](const Doubles& matrix) {
     return std::span(matrix.data(), static_cast<std::size_t>(matrix.size()));
   };
-  bench::require_near(all(found), all(expected), 1e-5, "a product");
+  bench::require_near(all(found), all(expected), tolerance, "a product");
 }
 
 Floats random_rows(Index rows, Index columns) {
@@ -95,7 +113,7 @@ Floats random_rows(Index rows, Index columns) {
   return result;
 }
 
-template <codec::Codec C>
+template <class C>
 void product(benchmark::State& state) {
   const Index outputs = state.range(0);
   const Index columns = state.range(1);
@@ -105,16 +123,16 @@ void product(benchmark::State& state) {
       bench::kept(std::pair(outputs, columns), [&] { return random_weights<C>(outputs, columns); });
   const Floats in = random_rows(rows, columns);
   Floats out(rows, outputs);
-  kernels::RowTiles tiles(in.size());
+  kernels::RowTiles tiles(in.rows(), in.cols());
   multiply(weights.packed, in, out, tiles, executor);
-  check(in, out);
+  check(in, out, Format<C>::kTolerance);
   const double flops = 2.0 * static_cast<double>(rows * outputs * columns);
   std::vector<bench::Rival> rivals = {bench::peak(executor)};
   if (std::same_as<C, codec::F32> && executor.threads() == 1) {
     const Eigen::Map<const Floats> plain(weights.source.data(), outputs, columns);
     rivals.push_back({"eigen", flops, [&, plain] { multiply_by_eigen(plain, in, out); }});
     rivals.back().run();
-    check(in, out);
+    check(in, out, Format<C>::kTolerance);
   }
   bench::race(state,
               {.unit = "GFLOP/s", .amount = flops, .threads = executor.threads(), .rivals = rivals},
@@ -133,20 +151,22 @@ void product_cases(benchmark::internal::Benchmark* list) {
 BENCHMARK(product<codec::F32>)->Apply(product_cases);
 BENCHMARK(product<codec::BF16>)->Apply(product_cases);
 BENCHMARK(product<codec::F16>)->Apply(product_cases);
+BENCHMARK(product<codec::Q8_0>)->Apply(product_cases);
+BENCHMARK(product<codec::Q4_0>)->Apply(product_cases);
 
-template <codec::Codec C>
+template <class C>
 void streamed(benchmark::State& state) {
   constexpr Index kColumns = 2048;
-  const Index outputs = state.range(0) * 1024 * 1024 / kColumns / Index{sizeof(typename C::Cell)};
+  const Index outputs = state.range(0) * 1024 * 1024 / kColumns * 8 / Format<C>::kBits;
   Executor& executor = bench::workers(state.range(1));
-  const kernels::Packed<C>& weights =
+  const Stored<C>& weights =
       bench::kept(outputs, [&] { return random_weights<C>(outputs, kColumns).packed; });
   const Floats in = random_rows(1, kColumns);
   Floats out(1, outputs);
-  kernels::RowTiles tiles(in.size());
+  kernels::RowTiles tiles(in.rows(), in.cols());
   multiply(weights, in, out, tiles, executor);
-  check(in, out);
-  const auto bytes = [&] { return static_cast<const void*>(weights.panel(0)); };
+  check(in, out, Format<C>::kTolerance);
+  const auto bytes = [&] { return Format<C>::data(weights); };
   bench::race(state,
               {.unit = "GB/s",
                .amount = static_cast<double>(weights.bytes()),
@@ -162,5 +182,7 @@ void streamed_cases(benchmark::internal::Benchmark* list) {
 BENCHMARK(streamed<codec::F32>)->Apply(streamed_cases);
 BENCHMARK(streamed<codec::BF16>)->Apply(streamed_cases);
 BENCHMARK(streamed<codec::F16>)->Apply(streamed_cases);
+BENCHMARK(streamed<codec::Q8_0>)->Apply(streamed_cases);
+BENCHMARK(streamed<codec::Q4_0>)->Apply(streamed_cases);
 
 }  // namespace

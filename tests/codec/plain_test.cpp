@@ -57,11 +57,10 @@ TYPED_TEST(SixteenBits, WideningGivesWhatLoadingGives) {
     for (Index n = 0; n < kRun; ++n) {
       cells[static_cast<std::size_t>(n)] = cell_of<C>(static_cast<std::uint32_t>(first + n));
     }
-    Lanes lanes[C::kInterleave];
-    C::widen(cells.data(), lanes);
     for (Index k = 0; k < C::kInterleave; ++k) {
       float wide[16];
-      store(wide, lanes[k]);
+      store(wide, k == 0 ? C::template widen<0>(cells.data())
+                         : C::template widen<C::kInterleave - 1>(cells.data()));
       for (Index n = 0; n < 16; ++n) {
         const float loaded = C::load(cells[static_cast<std::size_t>(n * C::kInterleave + k)]);
         if (std::isnan(loaded)) {  // conversion instructions quiet a signalling NaN
@@ -143,10 +142,8 @@ TEST(SingleFloat, IsStoredAsItIs) {
     EXPECT_EQ(bits_of(F32::load(F32::store(number))), bits_of(number));
   }
   const std::vector<float> numbers = trial::noisy(16, 1);
-  Lanes lanes[1];
-  F32::widen(numbers.data(), lanes);
   std::vector<float> wide(16);
-  store(wide.data(), lanes[0]);
+  store(wide.data(), F32::widen<0>(numbers.data()));
   EXPECT_EQ(wide, numbers);
 }
 

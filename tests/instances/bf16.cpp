@@ -2,6 +2,8 @@
 #define DECANT_INSTANCE_OF
 #include "instances.hpp"
 
+DECANT_BLOCK_INSTANCES(extern template, codec::Q8_0)
+DECANT_BLOCK_INSTANCES(extern template, codec::Q4_0)
 DECANT_INSTANCES(extern template, codec::F32)
 DECANT_INSTANCES(extern template, codec::F16)
 DECANT_INSTANCES(template, codec::BF16)

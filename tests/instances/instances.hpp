@@ -1,9 +1,10 @@
 // tests/instances/instances.hpp - says that the common instances of the big templates stand in
-// f32.cpp, bf16.cpp and f16.cpp beside it, so that every other translation unit of tests,
-// benchmarks and examples need not compile them again. The build puts this header in front of each.
+// the files beside it, so that every other translation unit of tests, benchmarks and examples need
+// not compile them again. The build puts this header in front of each.
 #pragma once
 
 #include <decant/attention/attend.hpp>
+#include <decant/codec/block.hpp>
 #include <decant/codec/plain.hpp>
 #include <decant/kernels/product.hpp>
 #include <decant/kv/contiguous.hpp>
@@ -21,7 +22,16 @@
                                     model::Workspace&) const;                                 \
   }
 
+// The same for weights in blocks, which are in products alone.
+#define DECANT_BLOCK_INSTANCES(Keyword, Codec)                                                 \
+  namespace decant::inline v0 {                                                                \
+  Keyword void kernels::multiply(const kernels::PackedBlocks<Codec>&, const kernels::Product&, \
+                                 kernels::RowTiles&, Executor&);                               \
+  }
+
 #ifndef DECANT_INSTANCE_OF
+DECANT_BLOCK_INSTANCES(extern template, codec::Q8_0)
+DECANT_BLOCK_INSTANCES(extern template, codec::Q4_0)
 DECANT_INSTANCES(extern template, codec::F32)
 DECANT_INSTANCES(extern template, codec::BF16)
 DECANT_INSTANCES(extern template, codec::F16)

@@ -50,7 +50,7 @@ TEST(Matrix, IsThePackedMatrixOfItsType) {
       EXPECT_EQ(matrix.bytes(), packed.bytes());
       std::vector<float> expected(4 * 50);
       std::vector<float> actual(4 * 50);
-      kernels::RowTiles tiles(4 * 21);
+      kernels::RowTiles tiles(4, 21);
       kernels::Product product = {.rows = 4,
                                   .in = in.data(),
                                   .in_stride = 21,

@@ -21,15 +21,17 @@ void expect_tiles(Index rows, Index columns, Executor& executor) {
   SCOPED_TRACE(testing::Message() << rows << " rows of " << columns);
   const Index stride = columns + 3;
   const std::vector<float> in = trial::noisy(rows * stride, 1);
-  RowTiles tiles(rows * columns);
+  RowTiles tiles(rows, columns);
   tiles.assign(in.data(), stride, rows, columns, executor);
   for (Index row = 0; row < rows; ++row) {
     const Index first = row / kTileRows * kTileRows;
     const Index together = std::min<Index>(kTileRows, rows - first);
     for (Index column = 0; column < columns; ++column) {
-      ASSERT_EQ(tiles.at(first, together, column)[row - first],
-                in[static_cast<std::size_t>(row * stride + column)])
-          << "row " << row << ", column " << column;
+      kernels::with_rows(together, [&](auto r) {
+        ASSERT_EQ(tiles.numbers<r>(first, column)[row - first],
+                  in[static_cast<std::size_t>(row * stride + column)])
+            << "row " << row << ", column " << column;
+      });
     }
   }
 }
@@ -46,17 +48,17 @@ TEST(RowTiles, HoldEveryNumberInTileOrder) {
 
 TEST(RowTiles, AreUsedAgainForOtherRows) {
   const std::vector<float> in = trial::noisy(60, 2);
-  RowTiles tiles(60);
+  RowTiles tiles(10, 6);
   tiles.assign(in.data(), 6, 10, 6, serial_executor());
   tiles.assign(in.data() + 10, 5, 2, 5, serial_executor());
-  EXPECT_EQ(tiles.at(0, 2, 3)[1], in[10 + 5 + 3]);
+  EXPECT_EQ(tiles.numbers<2>(0, 3)[1], in[10 + 5 + 3]);
 }
 
 TEST(RowTiles, RefuseMoreThanTheyHaveRoomFor) {
-  const std::vector<float> in(21);
-  RowTiles tiles(20);
-  EXPECT_THROW(tiles.assign(in.data(), 7, 3, 7, serial_executor()), std::invalid_argument);
-  EXPECT_THROW(RowTiles(-1), std::invalid_argument);
+  const std::vector<float> in(22);
+  RowTiles tiles(2, 10);
+  EXPECT_THROW(tiles.assign(in.data(), 11, 2, 11, serial_executor()), std::invalid_argument);
+  EXPECT_THROW(RowTiles(-1, 1), std::invalid_argument);
 }
 
 }  // namespace

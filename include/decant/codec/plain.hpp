@@ -10,14 +10,13 @@
 #pragma once
 
 #include <decant/codec/concept.hpp>
+#include <decant/core/error.hpp>
 #include <decant/core/simd.hpp>
 #include <decant/core/types.hpp>
 
 #include <Eigen/Core>
 #include <bit>
 #include <cstdint>
-#include <optional>
-#include <string_view>
 #include <utility>
 
 #if defined(__F16C__)
@@ -33,8 +32,9 @@ struct F32 {
 
   static Cell store(float number) noexcept { return number; }
   static float load(Cell cell) noexcept { return cell; }
-  static DECANT_ALWAYS_INLINE void widen(const Cell* cells, Lanes* lanes) noexcept {
-    lanes[0] = decant::load(cells);
+  template <int I>
+  static DECANT_ALWAYS_INLINE Lanes widen(const Cell* cells) noexcept {
+    return decant::load(cells);
   }
 };
 
@@ -47,16 +47,10 @@ struct BF16 {
   static float load(Cell cell) noexcept { return static_cast<float>(cell); }
 
   // Each 32-bit word holds number 0 of its lane in the low half and number 1 in the high half.
-  static DECANT_ALWAYS_INLINE void widen(const Cell* cells, Lanes* lanes) noexcept {
-    using decant::detail::bits_of, decant::detail::each_packet, decant::detail::from_bits;
-    const Lanes pairs = decant::load(reinterpret_cast<const float*>(cells));
-    const auto high =
-        Eigen::internal::pset1<decant::detail::IntPacket>(static_cast<std::int32_t>(0xFFFF0000));
-    lanes[0] = each_packet([&](int i) {
-      return from_bits(Eigen::internal::plogical_shift_left<16>(bits_of(pairs.part[i])));
-    });
-    lanes[1] = each_packet(
-        [&](int i) { return from_bits(Eigen::internal::pand(bits_of(pairs.part[i]), high)); });
+  template <int I>
+  static DECANT_ALWAYS_INLINE Lanes widen(const Cell* cells) noexcept {
+    const Lanes pairs = load_words(cells);
+    return I == 0 ? low_halves(pairs) : high_halves(pairs);
   }
 };
 
@@ -68,9 +62,10 @@ struct F16 {
   static Cell store(float number) noexcept { return Cell(number); }
   static float load(Cell cell) noexcept { return static_cast<float>(cell); }
 
-  static DECANT_ALWAYS_INLINE void widen(const Cell* cells, Lanes* lanes) noexcept {
+  template <int I>
+  static DECANT_ALWAYS_INLINE Lanes widen(const Cell* cells) noexcept {
 #if defined(EIGEN_VECTORIZE_AVX512)
-    lanes[0].part[0] = _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(cells)));
+    return {{_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(cells)))}};
 #else
     alignas(64) float wide[kLanes];
 #if defined(__F16C__)
@@ -81,48 +76,30 @@ struct F16 {
 #else
     for (int n = 0; n < kLanes; ++n) wide[n] = load(cells[n]);
 #endif
-    lanes[0] = decant::load(wide);
+    return decant::load(wide);
 #endif
   }
 };
 
 static_assert(Codec<F32> && Codec<BF16> && Codec<F16>);
 
-// f(codec) with the codec of `type`: where a runtime choice becomes a static one.
+// f(codec) with the codec of a plain type: where a runtime choice becomes a static one.
+//
+// Errors   std::invalid_argument for a block type
 template <class F>
 constexpr decltype(auto) visit(Type type, F&& f) {
+  expects(!is_block(type), "codec::visit: ", name(type), " is no format of single numbers");
   switch (type) {
     case Type::bf16:
       return std::forward<F>(f)(BF16{});
     case Type::f16:
       return std::forward<F>(f)(F16{});
-    case Type::f32:
-      break;
+    default:
+      return std::forward<F>(f)(F32{});
   }
-  return std::forward<F>(f)(F32{});
 }
 
-// Units    bytes of one stored number
+// Units    bytes of one number of a plain type
 constexpr Index cell_bytes(Type type) noexcept { return type == Type::f32 ? 4 : 2; }
-
-constexpr std::string_view name(Type type) noexcept {
-  switch (type) {
-    case Type::bf16:
-      return "bf16";
-    case Type::f16:
-      return "f16";
-    case Type::f32:
-      break;
-  }
-  return "f32";
-}
-
-// The type called `text`, if there is one.
-constexpr std::optional<Type> parse(std::string_view text) noexcept {
-  for (Type type : {Type::f32, Type::bf16, Type::f16}) {
-    if (name(type) == text) return type;
-  }
-  return std::nullopt;
-}
 
 }  // namespace decant::inline v0::codec

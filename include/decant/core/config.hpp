@@ -8,9 +8,17 @@
 // Tested by   tests/negative/fast_math.cpp
 #pragma once
 
+#if !defined(_MSVC_LANG) && __cplusplus < 202002L
+#error "decant needs C++20: build with -std=c++20 or newer"
+#endif
+
 #if defined(__FAST_MATH__) || defined(__ASSOCIATIVE_MATH__) || defined(__RECIPROCAL_MATH__) || \
     (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__)
 #error "decant: -ffast-math (or a part of it that reorders) voids the law of bits; build without it"
+#endif
+
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "decant: weights and caches are read as little-endian machines write them"
 #endif
 
 #if defined(__GNUC__) || defined(__clang__)

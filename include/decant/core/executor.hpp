@@ -52,8 +52,8 @@ class Executor {
   virtual Index threads() const noexcept = 0;
 
   // Calls piece(item, worker) once for every item in [0, items) and returns when all are done;
-  // worker is in [0, threads()), and no two calls of one worker overlap. The first exception of
-  // a piece is thrown again here.
+  // worker is in [0, threads()), and no two pieces of one call overlap on one worker. The first
+  // exception of a piece is thrown again here.
   virtual void parallel_for(Index items, FunctionRef<void(Index item, Index worker)> piece) = 0;
 };
 

@@ -17,6 +17,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <type_traits>
 #include <utility>
 
@@ -89,6 +90,16 @@ DECANT_ALWAYS_INLINE Lanes load(const float* from) {
   });
 }
 
+// The same place, in a way that the compiler does not see through: what is read there again is read
+// from the cache, and not kept in a register that sums need more.
+template <class T>
+DECANT_ALWAYS_INLINE T* opaque(T* at) {
+#if defined(__GNUC__) || defined(__clang__)
+  asm("" : "+r"(at));
+#endif
+  return at;
+}
+
 // Asks for the cache line `distance` bytes from `at` ahead of its use. Nothing is read there, and
 // it may lie beyond what was allocated: addresses are added as integers.
 DECANT_ALWAYS_INLINE void prefetch(const void* at, Index distance = 0) {
@@ -117,6 +128,34 @@ DECANT_ALWAYS_INLINE void store_first(float* to, const Lanes& value, Index count
   alignas(64) float lanes[kLanes];
   store(lanes, value);
   for (Index n = 0; n < count; ++n) to[n] = lanes[n];
+}
+
+// f(first, count) for every run of 16 numbers of `size`; the last may be shorter.
+template <class F>
+DECANT_ALWAYS_INLINE void for_lanes(Index size, F&& f) {
+  for (Index at = 0; at < size; at += kLanes) f(at, size - at < kLanes ? size - at : kLanes);
+}
+
+// Sixteen 32-bit words as bits of floats, and floats made of the halves of words: what bf16 is.
+DECANT_ALWAYS_INLINE Lanes load_words(const void* from) {
+  return detail::each_packet([&](int i) {
+    detail::Packet part;
+    std::memcpy(&part, static_cast<const char*>(from) + i * sizeof part, sizeof part);
+    return part;
+  });
+}
+DECANT_ALWAYS_INLINE Lanes low_halves(const Lanes& words) {
+  return detail::each_packet([&](int i) {
+    return detail::from_bits(
+        Eigen::internal::plogical_shift_left<16>(detail::bits_of(words.part[i])));
+  });
+}
+DECANT_ALWAYS_INLINE Lanes high_halves(const Lanes& words) {
+  const auto high =
+      Eigen::internal::pset1<detail::IntPacket>(static_cast<std::int32_t>(0xFFFF0000));
+  return detail::each_packet([&](int i) {
+    return detail::from_bits(Eigen::internal::pand(detail::bits_of(words.part[i]), high));
+  });
 }
 
 DECANT_ALWAYS_INLINE Lanes operator+(const Lanes& a, const Lanes& b) {

@@ -41,11 +41,9 @@ namespace detail {
 
 template <class F>
 void each_lanes(std::span<float> row, F&& f) {
-  const Index size = std::ssize(row);
-  for (Index at = 0; at < size; at += kLanes) {
-    const Index count = std::min(kLanes, size - at);
+  for_lanes(std::ssize(row), [&](Index at, Index count) {
     store_first(row.data() + at, f(load_first(row.data() + at, count), at, count), count);
-  }
+  });
 }
 
 // f(bend) with the function on Lanes that `kind` names.

@@ -3,14 +3,16 @@
 // A checkpoint decides how its numbers are stored. The choice is looked at once per product, and
 // the kernels below it are compiled for one format each.
 //
-// Depends on  kernels/packed.hpp, kernels/product.hpp
+// Depends on  kernels/{packed,packed_blocks,product}.hpp
 // Tested by   tests/kernels/matrix_test.cpp
 #pragma once
 
+#include <decant/codec/block.hpp>
 #include <decant/codec/plain.hpp>
 #include <decant/core/error.hpp>
 #include <decant/core/executor.hpp>
 #include <decant/kernels/packed.hpp>
+#include <decant/kernels/packed_blocks.hpp>
 #include <decant/kernels/product.hpp>
 
 #include <concepts>
@@ -26,9 +28,17 @@ class Matrix {
  public:
   Matrix() = default;
   explicit Matrix(const MatrixView& view) : Matrix({&view, 1}, view.type) {}
-  Matrix(std::span<const MatrixView> stacked, codec::Type stored_as)
-      : packed_(codec::visit(
-            stored_as, [&](auto format) -> Any { return Packed<decltype(format)>(stacked); })),
+  // `activations` says what a product does to its rows where weights lie in blocks.
+  Matrix(std::span<const MatrixView> stacked, codec::Type stored_as,
+         Activations activations = Activations::quantised)
+      : packed_(codec::visit_weights(stored_as,
+                                     [&]<class Format>(Format) -> Any {
+                                       if constexpr (codec::BlockCodec<Format>) {
+                                         return PackedBlocks<Format>(stacked, activations);
+                                       } else {
+                                         return Packed<Format>(stacked);
+                                       }
+                                     })),
         type_(stored_as) {}
 
   bool empty() const noexcept { return std::holds_alternative<std::monostate>(packed_); }
@@ -66,7 +76,8 @@ class Matrix {
 
  private:
   using Any =
-      std::variant<std::monostate, Packed<codec::F32>, Packed<codec::BF16>, Packed<codec::F16>>;
+      std::variant<std::monostate, Packed<codec::F32>, Packed<codec::BF16>, Packed<codec::F16>,
+                   PackedBlocks<codec::Q8_0>, PackedBlocks<codec::Q4_0>>;
 
   template <class Question>
   Index ask(Question&& question) const {

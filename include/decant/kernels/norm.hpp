@@ -25,12 +25,10 @@ namespace detail {
 template <class Add>
 float sum_of(std::span<const float> row, float beyond, Add&& add) {
   Lanes sum = broadcast(0.0f);
-  const Index size = std::ssize(row);
-  for (Index at = 0; at < size; at += kLanes) {
-    const Index count = std::min(kLanes, size - at);
+  for_lanes(std::ssize(row), [&](Index at, Index count) {
     const Lanes value = load_first(row.data() + at, count);
     sum = add(sum, count == kLanes ? value : keep(value, 0, count, beyond));
-  }
+  });
   return reduce_add(sum);
 }
 
@@ -47,12 +45,10 @@ inline void rms_norm(std::span<const float> x, std::span<const float> weight, fl
   const float squares = detail::sum_of(
       x, 0.0f, [](const Lanes& sum, const Lanes& value) { return madd(value, value, sum); });
   const Lanes scale = broadcast(1.0f / std::sqrt(squares / static_cast<float>(x.size()) + epsilon));
-  const Index size = std::ssize(x);
-  for (Index at = 0; at < size; at += kLanes) {
-    const Index count = std::min(kLanes, size - at);
+  for_lanes(std::ssize(x), [&](Index at, Index count) {
     const Lanes value = load_first(x.data() + at, count) * scale;
     store_first(out.data() + at, value * load_first(weight.data() + at, count), count);
-  }
+  });
 }
 
 // out = (x - mean) / sqrt(variance + epsilon) * weight + bias
@@ -73,13 +69,11 @@ inline void layer_norm(std::span<const float> x, std::span<const float> weight,
     return madd(distance, distance, sum);
   });
   const Lanes scale = broadcast(1.0f / std::sqrt(squares / n + epsilon));
-  const Index size = std::ssize(x);
-  for (Index at = 0; at < size; at += kLanes) {
-    const Index count = std::min(kLanes, size - at);
+  for_lanes(std::ssize(x), [&](Index at, Index count) {
     const Lanes value = (load_first(x.data() + at, count) - middle) * scale;
     const Lanes shift = bias.empty() ? broadcast(0.0f) : load_first(bias.data() + at, count);
     store_first(out.data() + at, madd(value, load_first(weight.data() + at, count), shift), count);
-  }
+  });
 }
 
 }  // namespace decant::inline v0::kernels

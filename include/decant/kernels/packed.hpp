@@ -4,10 +4,11 @@
 // lanes of outputs, so that no product ever adds across lanes, and a panel is one linear run of
 // memory.
 //
-// Depends on  codec/plain.hpp, core/buffer.hpp, core/error.hpp
+// Depends on  codec/block.hpp, codec/plain.hpp, core/buffer.hpp, core/error.hpp
 // Tested by   tests/kernels/packed_test.cpp
 #pragma once
 
+#include <decant/codec/block.hpp>
 #include <decant/codec/plain.hpp>
 #include <decant/core/buffer.hpp>
 #include <decant/core/error.hpp>
@@ -15,8 +16,10 @@
 #include <decant/core/types.hpp>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <span>
+#include <vector>
 
 namespace decant::inline v0::kernels {
 
@@ -36,6 +39,61 @@ inline MatrixView row_major(const void* data, codec::Type type, Index rows, Inde
   return {data, type, rows, columns, columns, 1};
 }
 
+struct Extents {
+  Index rows = 0;
+  Index columns = 0;
+};
+
+// The extents of views that lie one below the other.
+//
+// Errors   std::invalid_argument (extents, views that do not stack)
+inline Extents stacked_extents(std::span<const MatrixView> stacked) {
+  Extents whole;
+  for (const MatrixView& view : stacked) {
+    expects(view.rows > 0 && view.columns > 0 && view.columns == stacked[0].columns,
+            "kernels::Packed: cannot stack ", view.rows, " rows of ", view.columns,
+            " columns on rows of ", stacked[0].columns);
+    expects(!codec::is_block(view.type) ||
+                (view.columns % codec::kBlockNumbers == 0 && view.column_stride == 1 &&
+                 view.row_stride % codec::kBlockNumbers == 0),
+            "kernels::Packed: rows of ", view.columns, " numbers are no whole blocks of ",
+            codec::kBlockNumbers);
+    whole.rows = checked_sum(whole.rows, view.rows);
+  }
+  expects(whole.rows > 0, "kernels::Packed: no rows");
+  whole.columns = stacked[0].columns;
+  return whole;
+}
+
+// The block of a view in Q's format that begins at `column` of `row`.
+template <codec::BlockCodec Q>
+typename Q::Block stored_block(const MatrixView& view, Index row, Index column) {
+  typename Q::Block block;
+  const Index at = (row * view.row_stride + column) / codec::kBlockNumbers;
+  std::memcpy(&block, static_cast<const char*>(view.data) + at * Index{sizeof block}, sizeof block);
+  return block;
+}
+
+// Numbers [column, column + out.size()) of a row, widened; of blocks, whole ones.
+inline void read_numbers(const MatrixView& view, Index row, Index column, std::span<float> out) {
+  codec::visit_weights(view.type, [&]<class From>(From) {
+    if constexpr (codec::BlockCodec<From>) {
+      for (std::size_t at = 0; at < out.size(); at += codec::kBlockNumbers) {
+        codec::load<From>(stored_block<From>(view, row, column + static_cast<Index>(at)),
+                          out.subspan(at).template first<codec::kBlockNumbers>());
+      }
+    } else {
+      typename From::Cell cell;
+      const auto* from = static_cast<const char*>(view.data);
+      for (float& number : out) {
+        const Index at = row * view.row_stride + column++ * view.column_stride;
+        std::memcpy(&cell, from + at * Index{sizeof cell}, sizeof cell);
+        number = From::load(cell);
+      }
+    }
+  });
+}
+
 // Shape    panels are [ceil(rows / 16)][ceil(columns / i)][16][i], i = kInterleave; what lies
 //          beyond the last row or column is zero
 // Errors   std::invalid_argument (extents, views that do not stack), std::bad_alloc
@@ -45,41 +103,38 @@ class Packed {
  public:
   using Cell = typename C::Cell;
 
+  static constexpr Index kColumnStep = C::kInterleave;
+
   // The rows of all views, one below the other.
-  explicit Packed(std::span<const MatrixView> stacked) {
-    for (const MatrixView& view : stacked) {
-      expects(view.rows > 0 && view.columns > 0 && view.columns == stacked[0].columns,
-              "kernels::Packed: cannot stack ", view.rows, " rows of ", view.columns,
-              " columns on rows of ", stacked[0].columns);
-      rows_ = checked_sum(rows_, view.rows);
-    }
-    expects(rows_ > 0, "kernels::Packed: no rows");
-    columns_ = stacked[0].columns;
-    cells_ = Buffer<Cell>(checked_product({panels(), round_up(columns_, C::kInterleave), kLanes}));
+  explicit Packed(std::span<const MatrixView> stacked)
+      : extents_(stacked_extents(stacked)),
+        cells_(checked_product({panels(), round_up(columns(), kColumnStep), kLanes})) {
     std::fill_n(cells_.data(), cells_.size(), C::store(0.0f));
     Index first = 0;
     for (const MatrixView& view : stacked) {
-      codec::visit(view.type, [&](auto from) { copy<decltype(from)>(view, first); });
+      if (view.type == C::kType) {
+        copy(view, first);
+      } else {
+        convert(view, first);
+      }
       first += view.rows;
     }
   }
 
-  Index rows() const noexcept { return rows_; }
-  Index columns() const noexcept { return columns_; }
-  Index panels() const noexcept { return ceil_div(rows_, kLanes); }
-  Index panel_cells() const noexcept {
-    return ceil_div(columns_, C::kInterleave) * C::kInterleave * kLanes;
-  }
+  Index rows() const noexcept { return extents_.rows; }
+  Index columns() const noexcept { return extents_.columns; }
+  Index panels() const noexcept { return ceil_div(rows(), kLanes); }
+  Index panel_cells() const noexcept { return round_up(columns(), C::kInterleave) * kLanes; }
   const Cell* panel(Index at) const noexcept { return cells_.data() + at * panel_cells(); }
   Index bytes() const noexcept { return cells_.bytes(); }
 
   // Shape    out is [columns]
   // Errors   std::invalid_argument (no such row, another width)
   void row(Index at, std::span<float> out) const {
-    expects(at >= 0 && at < rows_, "kernels::Packed: row ", at, " of ", rows_);
-    expects(std::ssize(out) == columns_, "kernels::Packed: a row of ", columns_, " into ",
+    expects(at >= 0 && at < rows(), "kernels::Packed: row ", at, " of ", rows());
+    expects(std::ssize(out) == columns(), "kernels::Packed: a row of ", columns(), " into ",
             out.size());
-    for (Index column = 0; column < columns_; ++column) {
+    for (Index column = 0; column < columns(); ++column) {
       out[static_cast<std::size_t>(column)] = C::load(cells_[offset(at, column)]);
     }
   }
@@ -91,26 +146,28 @@ class Packed {
            column % kStep;
   }
 
-  template <class From>
   void copy(const MatrixView& view, Index first) {
-    const auto* bytes = static_cast<const char*>(view.data);
-    constexpr Index kSize = sizeof(typename From::Cell);
+    const auto* from = static_cast<const char*>(view.data);
     for (Index row = 0; row < view.rows; ++row) {
       for (Index column = 0; column < view.columns; ++column) {
-        typename From::Cell cell;
-        std::memcpy(&cell, bytes + (row * view.row_stride + column * view.column_stride) * kSize,
-                    kSize);
-        if constexpr (std::same_as<From, C>) {
-          cells_[offset(first + row, column)] = cell;
-        } else {
-          cells_[offset(first + row, column)] = C::store(From::load(cell));
-        }
+        const Index at = row * view.row_stride + column * view.column_stride;
+        std::memcpy(&cells_[offset(first + row, column)], from + at * Index{sizeof(Cell)},
+                    sizeof(Cell));
       }
     }
   }
 
-  Index rows_ = 0;
-  Index columns_ = 0;
+  void convert(const MatrixView& view, Index first) {
+    std::vector<float> numbers(static_cast<std::size_t>(view.columns));
+    for (Index row = 0; row < view.rows; ++row) {
+      read_numbers(view, row, 0, numbers);
+      for (Index column = 0; column < view.columns; ++column) {
+        cells_[offset(first + row, column)] = C::store(numbers[static_cast<std::size_t>(column)]);
+      }
+    }
+  }
+
+  Extents extents_;
   Buffer<Cell> cells_;
 };
 

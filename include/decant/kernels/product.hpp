@@ -4,19 +4,23 @@
 // of panels from the second-level cache, so columns are cut into blocks that fit there; between
 // blocks the sums are kept as f32 in `out`, which changes no bit.
 //
-// Depends on  core/executor.hpp, kernels/{packed,row_tiles,tile}.hpp
+// Depends on  core/executor.hpp, kernels/{packed,packed_blocks,row_tiles,tile,block_tile}.hpp
 // Tested by   tests/kernels/product_test.cpp, against tests/reference/matrix.hpp
 #pragma once
 
+#include <decant/codec/block.hpp>
 #include <decant/core/executor.hpp>
 #include <decant/core/shape.hpp>
 #include <decant/core/simd.hpp>
 #include <decant/core/types.hpp>
+#include <decant/kernels/block_tile.hpp>
 #include <decant/kernels/packed.hpp>
+#include <decant/kernels/packed_blocks.hpp>
 #include <decant/kernels/row_tiles.hpp>
 #include <decant/kernels/tile.hpp>
 
 #include <algorithm>
+#include <cstdint>
 
 namespace decant::inline v0::kernels {
 
@@ -37,8 +41,8 @@ struct Product {
 
 namespace detail {
 
-// Columns of one pass over the rows: 64 outputs of f32 take 256 KiB of the second-level cache.
-inline constexpr Index kColumnBlock = 1024;
+// Columns of one pass over the rows: 64 outputs of f32 take 512 KiB of the second-level cache.
+inline constexpr Index kColumnBlock = 2048;
 
 // Gives the sums of outputs [first, first + count) of some rows their starting values, where they
 // do not begin at zero; says which it is.
@@ -53,47 +57,87 @@ inline Begin begin_sums(const Product& product, Range rows, Index first, Index c
   return Begin::sums;
 }
 
-// Some columns of R rows, in tile order.
-struct TileColumns {
-  const float* rows = nullptr;
-  Index first = 0;
-  Index count = 0;
-};
+// R rows times P panels: the tile product of each kind of weights, over columns from `column` on.
+template <int R, int P, codec::Codec C>
+void multiply_tile_of(const Packed<C>& weights, Index panel, const RowTiles& tiles, Index row,
+                      Range columns, float* sums, Index sums_stride, Begin begin) {
+  const typename C::Cell* panels[P];
+  for (int p = 0; p < P; ++p) panels[p] = weights.panel(panel + p) + columns.begin * kLanes;
+  multiply_tile<C, R, P>(tiles.numbers<R>(row, columns.begin), panels, columns.size(), sums,
+                         sums_stride, begin);
+}
+template <int R, int P, codec::BlockCodec Q>
+void multiply_tile_of(const PackedBlocks<Q>& weights, Index panel, const RowTiles& tiles, Index row,
+                      Range columns, float* sums, Index sums_stride, Begin begin) {
+  const std::uint8_t* pairs[P];
+  for (int p = 0; p < P; ++p) pairs[p] = weights.pair(panel + p, columns.begin);
+  if (weights.activations() == Activations::full) {
+    return multiply_blocks_full<Q, R, P>(tiles.numbers<R>(row, columns.begin), pairs,
+                                         columns.size(), sums, sums_stride, begin);
+  }
+  multiply_blocks<Q, R, P>(tiles.blocks<R>(row, columns.begin), pairs,
+                           ceil_div(columns.size(), codec::kBlockNumbers), sums, sums_stride,
+                           begin);
+}
+
+// Panels of one tile, by kind of weights: of several rows, and of one.
+template <codec::Codec C>
+constexpr int tile_panels(const Packed<C>*) {
+  return kTilePanels;
+}
+template <codec::BlockCodec Q>
+constexpr int tile_panels(const PackedBlocks<Q>*) {
+  return kBlockTilePanels;
+}
+
+// Rows as the weights want them.
+template <codec::Codec C>
+void assign_rows(const Packed<C>& weights, const Product& product, RowTiles& tiles,
+                 Executor& executor) {
+  tiles.assign(product.in, product.in_stride, product.rows, weights.columns(), executor);
+}
+template <codec::BlockCodec Q>
+void assign_rows(const PackedBlocks<Q>& weights, const Product& product, RowTiles& tiles,
+                 Executor& executor) {
+  if (weights.activations() == Activations::full) {
+    tiles.assign(product.in, product.in_stride, product.rows, weights.columns(), executor);
+  } else {
+    tiles.assign_blocks(product.in, product.in_stride, product.rows, weights.columns(), Q::kZero,
+                        executor);
+  }
+}
 
 // sums[r][output] for P panels from `panel` on; the last panel may not be full.
-template <codec::Codec C, int R, int P>
-void multiply_block(const Packed<C>& weights, Index panel, const TileColumns& columns, float* out,
-                    Index out_stride, Begin begin) {
-  const typename C::Cell* panels[P];
-  for (int p = 0; p < P; ++p) panels[p] = weights.panel(panel + p) + columns.first * kLanes;
+template <int R, int P, class Weights>
+void multiply_block(const Weights& weights, Index panel, const RowTiles& tiles, Index row,
+                    Range columns, const Product& product, Begin begin) {
   const Index outputs = std::min(weights.rows() - panel * kLanes, P * kLanes);
-  out += panel * kLanes;
+  float* out = product.out + row * product.out_stride + panel * kLanes;
   if (outputs == P * kLanes) {
-    return multiply_tile<C, R, P>(columns.rows, panels, columns.count, out, out_stride, begin);
+    return multiply_tile_of<R, P>(weights, panel, tiles, row, columns, out, product.out_stride,
+                                  begin);
   }
   alignas(64) float sums[R][P * kLanes] = {};
   if (begin == Begin::sums) {
-    for (int r = 0; r < R; ++r) std::copy_n(out + r * out_stride, outputs, sums[r]);
+    for (int r = 0; r < R; ++r) std::copy_n(out + r * product.out_stride, outputs, sums[r]);
   }
-  multiply_tile<C, R, P>(columns.rows, panels, columns.count, sums[0], P * kLanes, begin);
-  for (int r = 0; r < R; ++r) std::copy_n(sums[r], outputs, out + r * out_stride);
+  multiply_tile_of<R, P>(weights, panel, tiles, row, columns, sums[0], P * kLanes, begin);
+  for (int r = 0; r < R; ++r) std::copy_n(sums[r], outputs, out + r * product.out_stride);
 }
 
 // Some rows times panels [panel, panel + P), block of columns by block of columns.
-template <codec::Codec C, int P>
-void multiply_panels(const Packed<C>& weights, Index panel, const RowTiles& tiles, Range rows,
+template <int P, class Weights>
+void multiply_panels(const Weights& weights, Index panel, const RowTiles& tiles, Range rows,
                      const Product& product) {
   const Index first = panel * kLanes;
   Begin begin = begin_sums(product, rows, first, std::min(weights.rows() - first, P * kLanes));
   const Index blocks = ceil_div(weights.columns(), kColumnBlock);
-  const Index block = round_up(ceil_div(weights.columns(), blocks), C::kInterleave);
+  const Index block = round_up(ceil_div(weights.columns(), blocks), Weights::kColumnStep);
   for (Index column = 0; column < weights.columns(); column += block) {
-    const Index count = std::min(block, weights.columns() - column);
+    const Range columns = {column, std::min(column + block, weights.columns())};
     for (Index row = rows.begin; row < rows.end; row += kTileRows) {
-      with_rows(std::min<Index>(kTileRows, product.rows - row), [&](auto at_once) {
-        multiply_block<C, at_once, P>(
-            weights, panel, {tiles.at(row, at_once, column), column, count},
-            product.out + row * product.out_stride, product.out_stride, begin);
+      with_rows(std::min<Index>(kTileRows, product.rows - row), [&](auto together) {
+        multiply_block<together, P>(weights, panel, tiles, row, columns, product, begin);
       });
     }
     begin = Begin::sums;
@@ -101,30 +145,32 @@ void multiply_panels(const Packed<C>& weights, Index panel, const RowTiles& tile
 }
 
 // One row: as many panels at once as there are streams of memory worth reading.
-template <codec::Codec C>
-void multiply_row(const Packed<C>& weights, Range panels, const Product& product) {
-  const TileColumns columns = {product.in, 0, weights.columns()};
+template <class Weights>
+void multiply_row(const Weights& weights, Range panels, const RowTiles& tiles,
+                  const Product& product) {
+  const Range columns = {0, weights.columns()};
   const Index first = panels.begin * kLanes;
   const Index outputs = std::min(weights.rows(), panels.end * kLanes) - first;
   const Begin begin = begin_sums(product, {0, 1}, first, outputs);
   Index panel = panels.begin;
   for (; panel + kRowPanels <= panels.end; panel += kRowPanels) {
-    multiply_block<C, 1, kRowPanels>(weights, panel, columns, product.out, 0, begin);
+    multiply_block<1, kRowPanels>(weights, panel, tiles, 0, columns, product, begin);
   }
   for (; panel < panels.end; ++panel) {
-    multiply_block<C, 1, 1>(weights, panel, columns, product.out, 0, begin);
+    multiply_block<1, 1>(weights, panel, tiles, 0, columns, product, begin);
   }
 }
 
-template <codec::Codec C>
-void multiply_rows(const Packed<C>& weights, Range panels, const RowTiles& tiles, Range rows,
+template <class Weights>
+void multiply_rows(const Weights& weights, Range panels, const RowTiles& tiles, Range rows,
                    const Product& product) {
+  constexpr int kPanels = tile_panels(static_cast<const Weights*>(nullptr));
   Index panel = panels.begin;
-  for (; panel + kTilePanels <= panels.end; panel += kTilePanels) {
-    multiply_panels<C, kTilePanels>(weights, panel, tiles, rows, product);
+  for (; panel + kPanels <= panels.end; panel += kPanels) {
+    multiply_panels<kPanels>(weights, panel, tiles, rows, product);
   }
   for (; panel < panels.end; ++panel) {
-    multiply_panels<C, 1>(weights, panel, tiles, rows, product);
+    multiply_panels<1>(weights, panel, tiles, rows, product);
   }
 }
 
@@ -140,27 +186,28 @@ inline Index pieces_for(const Executor& executor) noexcept {
 
 }  // namespace detail
 
-// Multiplies as `product` says. An output depends on its own row of `in` alone, bit for bit.
+// Multiplies as `product` says, by Packed or PackedBlocks. An output depends on its own row of `in`
+// alone, bit for bit.
 //
-// Errors   std::invalid_argument when `tiles` has no room for several rows; nothing changed then
+// Errors   std::invalid_argument when `tiles` has no room for the rows; nothing changed then
 // Cost     rows * weights.rows() * weights.columns() multiply-adds; allocates nothing
 // Threads  weights may be shared; tiles and `out` belong to the call
-template <codec::Codec C>
-void multiply(const Packed<C>& weights, const Product& product, RowTiles& tiles,
-              Executor& executor) {
+template <class Weights>
+void multiply(const Weights& weights, const Product& product, RowTiles& tiles, Executor& executor) {
+  if (product.rows == 0) return;
   const bool one_row = product.rows == 1;
-  const Index group = one_row ? kRowPanels : kTilePanels;
+  const Index group = one_row ? kRowPanels : kGroupPanels;
   const Index groups = ceil_div(weights.panels(), group);
   const auto panels_of = [&](Range of) {
     return Range{of.begin * group, std::min(of.end * group, weights.panels())};
   };
+  detail::assign_rows(weights, product, tiles, executor);
   if (one_row) {  // a few long runs of panels, each read once
     const Index runs = std::min(groups, detail::pieces_for(executor));
     return executor.parallel_for(runs, [&](Index run, Index) {
-      detail::multiply_row(weights, panels_of(detail::share(run, runs, groups)), product);
+      detail::multiply_row(weights, panels_of(detail::share(run, runs, groups)), tiles, product);
     });
   }
-  tiles.assign(product.in, product.in_stride, product.rows, weights.columns(), executor);
   const Index row_tiles = ceil_div(product.rows, kTileRows);
   const Index cuts = std::min(row_tiles, ceil_div(detail::pieces_for(executor), groups));
   executor.parallel_for(groups * cuts, [&](Index item, Index) {

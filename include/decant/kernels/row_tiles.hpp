@@ -2,9 +2,10 @@
 //
 // A tile product takes number k of up to six rows, then number k + 1. Laid out like that, the rows
 // of a tile are one run of memory; as a user has them they are six, often a power of two apart,
-// which compete for the same sets of a cache and leave its prefetcher behind.
+// which compete for the same sets of a cache and leave its prefetcher behind. Weights in blocks
+// want rows in whole numbers: every 32 numbers of a row get a scale of their own.
 //
-// Depends on  core/buffer.hpp, core/executor.hpp, kernels/tile.hpp
+// Depends on  core/buffer.hpp, core/executor.hpp, core/int_lanes.hpp, kernels/tile.hpp
 // Source      Goto and van de Geijn 2008, "Anatomy of high-performance matrix multiplication"
 // Tested by   tests/kernels/row_tiles_test.cpp
 #pragma once
@@ -12,52 +13,138 @@
 #include <decant/core/buffer.hpp>
 #include <decant/core/error.hpp>
 #include <decant/core/executor.hpp>
+#include <decant/core/int_lanes.hpp>
 #include <decant/core/shape.hpp>
+#include <decant/core/simd.hpp>
 #include <decant/core/types.hpp>
 #include <decant/kernels/tile.hpp>
 
 #include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
 
 namespace decant::inline v0::kernels {
 
+// 32 numbers of R rows: number k of row r is scale[r] times signed byte k % 4 of four[k / 4][r].
+// `start` is what the sums of a product begin at, so that weights may be unsigned.
+template <int R>
+struct RowBlock {
+  static constexpr Index kNumbers = 32;
+
+  std::int32_t four[kNumbers / 4][R];
+  std::int32_t start[R];
+  float scale[R];
+};
+
+namespace detail {
+
+// One row's 32 numbers from `from` on, of which only `count` are there; the rest are zero. Numbers
+// of which one is none become none, all of them.
+//
+// Units    zero: what the weights' whole numbers are shifted by
+template <int R>
+void quantise(const float* from, Index count, std::int32_t zero, RowBlock<R>& to, int row) {
+  const Lanes low = load_first(from, std::min(count, kLanes));
+  const Lanes high = count > kLanes ? load_first(from + kLanes, count - kLanes) : broadcast(0.0f);
+  const float largest = reduce_max(max(abs(low), abs(high)));
+  const Lanes inverse = broadcast(largest > 0.0f ? 127.0f / largest : 0.0f);
+  const Lanes whole_low = round_product(low, inverse);
+  const Lanes whole_high = round_product(high, inverse);
+  const float sum = reduce_add(whole_low + whole_high);  // exact, or no number
+  std::int8_t bytes[32];
+  store_bytes(bytes, whole_low);
+  store_bytes(bytes + kLanes, whole_high);
+  for (int j = 0; j < 8; ++j) std::memcpy(&to.four[j][row], bytes + 4 * j, 4);
+  to.start[row] = std::isnan(sum) ? 0 : -zero * static_cast<std::int32_t>(sum);
+  to.scale[row] = std::isnan(sum) ? sum : largest / 127.0f;
+}
+
+}  // namespace detail
+
 // Room for the rows of one product at a time.
 //
-// Shape    tile t holds rows [6 t, 6 t + r): [columns][r], where r = 6 but in the last tile
-// Errors   std::invalid_argument (negative room), std::bad_alloc from the constructor
+// Shape    tile t holds rows [6 t, 6 t + r), where r = 6 but in the last tile: numbers as
+//          [columns][r], or blocks as [ceil(columns / 32)] of RowBlock<r>
+// Errors   std::invalid_argument (extents), std::bad_alloc from the constructor
 // Threads  one product at a time
 class RowTiles {
  public:
-  // Units    numbers: the most rows times columns that will be asked for
-  explicit RowTiles(Index numbers) : numbers_(numbers) {}
+  // The most rows, and the widest, that will be asked for.
+  RowTiles(Index rows, Index columns)
+      : memory_(checked_product(
+            rows, std::max(checked_product(columns, kNumberBytes), block_bytes(columns)))) {}
 
-  // Copies rows that are `stride` apart.
+  // Takes rows that are `stride` apart: a single one where it lies, copies of several.
   //
   // Errors   std::invalid_argument when they are more than there is room for; nothing changed then
   void assign(const float* rows, Index stride, Index count, Index columns, Executor& executor) {
-    expects(count * columns <= numbers_.size(), "kernels::RowTiles: ", count, " rows of ", columns,
-            " numbers, with room for ", numbers_.size());
-    columns_ = columns;
-    executor.parallel_for(ceil_div(count, kTileRows), [&](Index tile, Index) {
-      const Index row = tile * kTileRows;
-      copy(rows + row * stride, stride, std::min<Index>(kTileRows, count - row),
-           numbers_.data() + row * columns);
+    row_bytes_ = columns * kNumberBytes;
+    base_ = reinterpret_cast<const std::byte*>(rows);
+    if (count == 1) return;
+    expect_room(count, row_bytes_);
+    for_tiles(count, executor, [&](auto together, Index row, std::byte* to) {
+      auto* number = reinterpret_cast<float*>(to);
+      for (Index column = 0; column < columns; ++column) {
+        for (Index r = 0; r < together; ++r) *number++ = rows[(row + r) * stride + column];
+      }
     });
   }
 
-  // The tile whose first row is `row`, from `column` on. Its rows are `rows` many.
-  const float* at(Index row, Index rows, Index column) const noexcept {
-    return numbers_.data() + row * columns_ + column * rows;
+  // The same in blocks of whole numbers, for weights whose own are shifted by `zero`.
+  void assign_blocks(const float* rows, Index stride, Index count, Index columns, std::int32_t zero,
+                     Executor& executor) {
+    row_bytes_ = block_bytes(columns);
+    expect_room(count, row_bytes_);
+    for_tiles(count, executor, [&](auto together, Index row, std::byte* to) {
+      auto* block = reinterpret_cast<RowBlock<together>*>(to);
+      for (Index column = 0; column < columns; column += 32, ++block) {
+        for (int r = 0; r < together; ++r) {
+          detail::quantise(rows + (row + r) * stride + column,
+                           std::min<Index>(32, columns - column), zero, *block, r);
+        }
+      }
+    });
+  }
+
+  // The tile of R rows from `row` on, a multiple of 6: numbers from `column` on, and blocks from
+  // the one that holds `column` on.
+  template <int R>
+  const float* numbers(Index row, Index column) const noexcept {
+    return reinterpret_cast<const float*>(base_ + row * row_bytes_) + column * R;
+  }
+  template <int R>
+  const RowBlock<R>* blocks(Index row, Index column) const noexcept {
+    return reinterpret_cast<const RowBlock<R>*>(base_ + row * row_bytes_) + column / 32;
   }
 
  private:
-  void copy(const float* rows, Index stride, Index count, float* to) const {
-    for (Index column = 0; column < columns_; ++column) {
-      for (Index row = 0; row < count; ++row) *to++ = rows[row * stride + column];
-    }
+  static constexpr Index kNumberBytes = sizeof(float);
+
+  static Index block_bytes(Index columns) {
+    return ceil_div(columns, 32) * static_cast<Index>(sizeof(RowBlock<1>));
   }
 
-  Buffer<float> numbers_;
-  Index columns_ = 0;
+  void expect_room(Index rows, Index row_bytes) const {
+    expects(rows * row_bytes <= memory_.size(), "kernels::RowTiles: ", rows, " rows of ", row_bytes,
+            " bytes, with room for ", memory_.size());
+  }
+
+  // fill(integral_constant<rows>, first row, where to) for every tile.
+  template <class F>
+  void for_tiles(Index count, Executor& executor, F&& fill) {
+    base_ = memory_.data();
+    executor.parallel_for(ceil_div(count, kTileRows), [&](Index tile, Index) {
+      const Index row = tile * kTileRows;
+      with_rows(std::min<Index>(kTileRows, count - row),
+                [&](auto together) { fill(together, row, memory_.data() + row * row_bytes_); });
+    });
+  }
+
+  Buffer<std::byte> memory_;
+  const std::byte* base_ = nullptr;
+  Index row_bytes_ = 0;
 };
 
 }  // namespace decant::inline v0::kernels

@@ -52,24 +52,20 @@ inline void merge(SoftmaxPart& part, std::span<float> values, const SoftmaxPart&
   const float other_weight = exp(other.maximum - maximum);
   part.maximum = maximum;
   part.sum = madd(part.sum, weight, other.sum * other_weight);
-  const Index size = std::ssize(values);
-  for (Index at = 0; at < size; at += kLanes) {
-    const Index count = std::min(kLanes, size - at);
+  for_lanes(std::ssize(values), [&](Index at, Index count) {
     const Lanes added = load_first(other_values.data() + at, count) * broadcast(other_weight);
     const Lanes held = load_first(values.data() + at, count);
     store_first(values.data() + at, madd(held, broadcast(weight), added), count);
-  }
+  });
 }
 
 // Divides the weighted values by their weights: the output of the row, zeros where no key was seen.
 inline void finish(const SoftmaxPart& part, std::span<float> values) {
   const Lanes scale = broadcast(part.empty() ? 0.0f : 1.0f / part.sum);
-  const Index size = std::ssize(values);
-  for (Index at = 0; at < size; at += kLanes) {
-    const Index count = std::min(kLanes, size - at);
+  for_lanes(std::ssize(values), [&](Index at, Index count) {
     const Lanes value = part.empty() ? broadcast(0.0f) : load_first(values.data() + at, count);
     store_first(values.data() + at, value * scale, count);
-  }
+  });
 }
 
 }  // namespace decant::inline v0::kernels

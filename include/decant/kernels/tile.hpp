@@ -26,6 +26,7 @@ namespace decant::inline v0::kernels {
 
 inline constexpr int kTileRows = 6;
 inline constexpr int kTilePanels = kRegisters == 1 ? 4 : 1;
+inline constexpr int kGroupPanels = 4;  // panels that go to one thread together
 inline constexpr int kRowPanels = kRegisters == 1 ? 8 : 4;
 
 // What a tile asks memory for while it multiplies, given the cells it reads next.
@@ -52,36 +53,60 @@ struct NextPart {
   }
 };
 
+// Whether sums begin at zero or at what stands in memory.
+enum class Begin { zero, sums };
+
 namespace detail {
+
+// The sums of a tile between memory and registers.
+template <int R, int P>
+DECANT_ALWAYS_INLINE void load_sums(Lanes (&at)[R][P], const float* sums, Index stride,
+                                    Begin begin) {
+  DECANT_UNROLL
+  for (int r = 0; r < R; ++r) {
+    DECANT_UNROLL
+    for (int p = 0; p < P; ++p) {
+      at[r][p] = begin == Begin::zero ? broadcast(0.0f) : load(sums + r * stride + p * kLanes);
+    }
+  }
+}
+template <int R, int P>
+DECANT_ALWAYS_INLINE void store_sums(const Lanes (&at)[R][P], float* sums, Index stride) {
+  DECANT_UNROLL
+  for (int r = 0; r < R; ++r) {
+    DECANT_UNROLL
+    for (int p = 0; p < P; ++p) store(sums + r * stride + p * kLanes, at[r][p]);
+  }
+}
 
 // Adds Count <= C::kInterleave columns, from column k on, to the sums held in registers.
 template <codec::Codec C, int Count, int R, int P>
 DECANT_ALWAYS_INLINE void add_columns(Lanes (&at)[R][P], const float* rows,
                                       const typename C::Cell* const (&panels)[P], Index k) {
-  Lanes weights[P][C::kInterleave];
-  DECANT_UNROLL
-  for (int p = 0; p < P; ++p) C::widen(panels[p] + k * kLanes, weights[p]);
-  DECANT_UNROLL
-  for (int i = 0; i < Count; ++i) {
+  // Where sums leave no room for all numbers of the panels, each is widened when its turn comes.
+  constexpr bool kCrowded = kRegisters * P * (R + C::kInterleave) >= 32;
+  decant::detail::unroll<Count>([&](auto i) {
+    Lanes weights[P];
+    DECANT_UNROLL
+    for (int p = 0; p < P; ++p) {
+      const typename C::Cell* cells = panels[p] + k * kLanes;
+      weights[p] = C::template widen<i>(kCrowded ? opaque(cells) : cells);
+    }
     DECANT_UNROLL
     for (int r = 0; r < R; ++r) {
       const Lanes number = broadcast(rows[(k + i) * R + r]);
       DECANT_UNROLL
-      for (int p = 0; p < P; ++p) at[r][p] = madd(number, weights[p][i], at[r][p]);
+      for (int p = 0; p < P; ++p) at[r][p] = madd(number, weights[p], at[r][p]);
     }
-  }
+  });
 }
 
 }  // namespace detail
 
-// Whether sums begin at zero or at what stands in memory.
-enum class Begin { zero, sums };
-
 // sums[r][p * 16 + lane] (+)= sum over k < columns of rows[k][r] * panels[p], number k of `lane`.
 //
-// Shape    rows [columns][R], as kernels/row_tiles.hpp lays them out; each panel [ceil(columns /
-// i)][16][i], i = kInterleave;
-//          sums [R][P * 16] at sums_stride
+// Shape    rows [columns][R], as kernels/row_tiles.hpp lays them out; each panel is
+//          [ceil(columns / i)][16][i], i = kInterleave; sums [R][P * 16] at sums_stride
 // Cost     R * P * 16 * columns multiply-adds; reads no number of a row beyond `columns`
 template <codec::Codec C, int R, int P, class Ahead = StayHere>
 void multiply_tile(const float* rows, const typename C::Cell* const (&panels)[P], Index columns,
@@ -89,13 +114,7 @@ void multiply_tile(const float* rows, const typename C::Cell* const (&panels)[P]
   constexpr int kStep = C::kInterleave;
   static_assert(kStep == 1 || kStep == 2, "interleaves of 1 and 2 are written");
   Lanes at[R][P];
-  DECANT_UNROLL
-  for (int r = 0; r < R; ++r) {
-    DECANT_UNROLL
-    for (int p = 0; p < P; ++p) {
-      at[r][p] = begin == Begin::zero ? broadcast(0.0f) : load(sums + r * sums_stride + p * kLanes);
-    }
-  }
+  detail::load_sums(at, sums, sums_stride, begin);
   Index k = 0;
   for (; k + kStep <= columns; k += kStep) {
     DECANT_UNROLL
@@ -105,11 +124,7 @@ void multiply_tile(const float* rows, const typename C::Cell* const (&panels)[P]
   if constexpr (kStep == 2) {
     if (k < columns) detail::add_columns<C, 1>(at, rows, panels, k);
   }
-  DECANT_UNROLL
-  for (int r = 0; r < R; ++r) {
-    DECANT_UNROLL
-    for (int p = 0; p < P; ++p) store(sums + r * sums_stride + p * kLanes, at[r][p]);
-  }
+  detail::store_sums(at, sums, sums_stride);
 }
 
 // f(integral_constant<rows>) for rows in [1, kTileRows]: a run-time row count made static.

@@ -1,0 +1,129 @@
+// decant/kernels/packed_blocks.hpp - weights in blocks, cut into panels of 16 outputs.
+//
+// As kernels::Packed, with blocks of 32 numbers and their scales in the place of cells. Two blocks
+// of 16 outputs are one run of whole cache lines: their scales, then their numbers, four of one
+// output side by side, as machines multiply bytes.
+//
+// Depends on  codec/block.hpp, core/buffer.hpp, kernels/packed.hpp
+// Tested by   tests/kernels/block_product_test.cpp
+#pragma once
+
+#include <decant/codec/block.hpp>
+#include <decant/core/buffer.hpp>
+#include <decant/core/error.hpp>
+#include <decant/core/shape.hpp>
+#include <decant/core/types.hpp>
+#include <decant/kernels/packed.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <span>
+
+namespace decant::inline v0::kernels {
+
+// What a product by weights in blocks does to its rows: brings them to whole numbers too, block by
+// block, which is fast; or keeps them as they are.
+enum class Activations { quantised, full };
+
+// Shape    panels are [ceil(rows / 16)][ceil(columns / 64)] of two blocks of 16 outputs; what lies
+//          beyond the last row or column is zero
+// Errors   std::invalid_argument (extents, views that do not stack), std::bad_alloc
+// Threads  const after construction
+template <codec::BlockCodec Q>
+class PackedBlocks {
+ public:
+  static constexpr Index kNumbers = codec::kBlockNumbers;
+  static constexpr Index kBlockBytes = kLanes * kNumbers * Q::kBits / 8;
+  static constexpr Index kPairBytes = 2 * kLanes * 2 + 2 * kBlockBytes;
+  static constexpr Index kColumnStep = 2 * kNumbers;
+
+  explicit PackedBlocks(std::span<const MatrixView> stacked,
+                        Activations activations = Activations::quantised)
+      : extents_(stacked_extents(stacked)),
+        activations_(activations),
+        memory_(checked_product({panels(), ceil_div(columns(), kColumnStep), kPairBytes})) {
+    std::fill_n(memory_.data(), memory_.size(), std::uint8_t{0});
+    Index first = 0;
+    for (const MatrixView& view : stacked) {
+      for (Index row = 0; row < view.rows; ++row) {
+        for (Index column = 0; column < columns(); column += kNumbers) {
+          put(first + row, column, block_of(view, row, column));
+        }
+      }
+      first += view.rows;
+    }
+  }
+
+  Index rows() const noexcept { return extents_.rows; }
+  Index columns() const noexcept { return extents_.columns; }
+  Index panels() const noexcept { return ceil_div(rows(), kLanes); }
+  Index panel_bytes() const noexcept { return ceil_div(columns(), kColumnStep) * kPairBytes; }
+  Index bytes() const noexcept { return memory_.bytes(); }
+  Activations activations() const noexcept { return activations_; }
+
+  // The pair of blocks that holds `column`, of a panel.
+  const std::uint8_t* pair(Index panel, Index column) const noexcept {
+    return memory_.data() + panel * panel_bytes() + column / kColumnStep * kPairBytes;
+  }
+
+  // Shape    out is [columns]
+  // Errors   std::invalid_argument (no such row, another width)
+  void row(Index at, std::span<float> out) const {
+    expects(at >= 0 && at < rows(), "kernels::PackedBlocks: row ", at, " of ", rows());
+    expects(std::ssize(out) == columns(), "kernels::PackedBlocks: a row of ", columns(), " into ",
+            out.size());
+    for (Index column = 0; column < columns(); column += kNumbers) {
+      float numbers[kNumbers];
+      codec::load<Q>(get(at, column), numbers);
+      std::copy_n(numbers, std::min(kNumbers, columns() - column), out.data() + column);
+    }
+  }
+
+ private:
+  using Block = typename Q::Block;
+
+  // The numbers of a file's block as they are; of anything else, quantised.
+  static Block block_of(const MatrixView& view, Index row, Index column) {
+    if (view.type == Q::kType) return stored_block<Q>(view, row, column);
+    float numbers[kNumbers] = {};
+    read_numbers(view, row, column,
+                 std::span(numbers).first(
+                     static_cast<std::size_t>(std::min(kNumbers, view.columns - column))));
+    return Q::quantise(numbers);
+  }
+
+  // Where the scale of a block lies, and group g of four of its numbers.
+  Index scale_at(Index row, Index column) const noexcept {
+    return row / kLanes * panel_bytes() + column / kColumnStep * kPairBytes +
+           (column / kNumbers % 2 * kLanes + row % kLanes) * 2;
+  }
+  Index group_at(Index row, Index column, Index group) const noexcept {
+    return row / kLanes * panel_bytes() + column / kColumnStep * kPairBytes + 2 * kLanes * 2 +
+           column / kNumbers % 2 * kBlockBytes + (group * kLanes + row % kLanes) * 4;
+  }
+  static constexpr Index kGroups = kBlockBytes / kLanes / 4;
+
+  void put(Index row, Index column, const Block& block) {
+    std::memcpy(memory_.data() + scale_at(row, column), &block.scale, 2);
+    const auto bytes = Q::packed(block);
+    for (Index g = 0; g < kGroups; ++g) {
+      std::memcpy(memory_.data() + group_at(row, column, g), bytes.data() + 4 * g, 4);
+    }
+  }
+  Block get(Index row, Index column) const {
+    decltype(Q::packed(Block{})) bytes;
+    for (Index g = 0; g < kGroups; ++g) {
+      std::memcpy(bytes.data() + 4 * g, memory_.data() + group_at(row, column, g), 4);
+    }
+    Block block = Q::unpacked(bytes);
+    std::memcpy(&block.scale, memory_.data() + scale_at(row, column), 2);
+    return block;
+  }
+
+  Extents extents_;
+  Activations activations_;
+  Buffer<std::uint8_t> memory_;
+};
+
+}  // namespace decant::inline v0::kernels

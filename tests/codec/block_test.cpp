@@ -1,0 +1,129 @@
+// tests/codec/block_test.cpp - blocks of 32 weights: layout, rounding, extremes, what is no number.
+#include <decant/codec/block.hpp>
+
+#include "law/bits.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+namespace {
+
+using namespace decant;
+using codec::Q4_0;
+using codec::Q8_0;
+
+template <class Q>
+class Blocks : public testing::Test {};
+using Codecs = testing::Types<Q8_0, Q4_0>;
+TYPED_TEST_SUITE(Blocks, Codecs);
+
+using Numbers = std::array<float, 32>;
+
+Numbers numbers_of(std::uint64_t seed, double scale = 1.0) {
+  const std::vector<float> noise = trial::noisy(32, seed, scale);
+  Numbers numbers;
+  std::copy(noise.begin(), noise.end(), numbers.begin());
+  return numbers;
+}
+
+template <class Q>
+Numbers loaded(const typename Q::Block& block) {
+  Numbers numbers;
+  codec::load<Q>(block, numbers);
+  return numbers;
+}
+
+// Half a step of the scale; the scale itself is rounded to 11 bits; and q4_0 has no +8.
+TYPED_TEST(Blocks, KeepWeightsWithinTheirStep) {
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+    const Numbers numbers = numbers_of(seed, std::exp2(static_cast<double>(seed % 12) - 8));
+    const auto block = TypeParam::quantise(numbers);
+    const Numbers found = loaded<TypeParam>(block);
+    float largest = 0;
+    for (float number : numbers) largest = std::max(largest, std::abs(number));
+    const float steps = TypeParam::kBits == 8 ? 127.0f : 8.0f;
+    const float missing = TypeParam::kBits == 8 ? 0.5f : 1.0f;
+    const float bound = largest / steps * missing + largest * 0x1p-10f;
+    for (std::size_t i = 0; i < 32; ++i) EXPECT_NEAR(found[i], numbers[i], bound) << i;
+  }
+}
+
+TYPED_TEST(Blocks, OfZerosAreZeros) {
+  for (float number : loaded<TypeParam>(TypeParam::quantise(Numbers{}))) EXPECT_EQ(number, 0.0f);
+}
+
+TYPED_TEST(Blocks, WithWhatIsNoNumberAreNone) {
+  for (const float bad : {trial::kNaN, trial::kInfinity, -trial::kInfinity}) {
+    Numbers numbers = numbers_of(7);
+    numbers[19] = bad;
+    for (float number : loaded<TypeParam>(TypeParam::quantise(numbers))) {
+      EXPECT_TRUE(std::isnan(number));
+    }
+  }
+}
+
+TYPED_TEST(Blocks, ArePackedWithoutLoss) {
+  const auto block = TypeParam::quantise(numbers_of(3));
+  const auto again = TypeParam::unpacked(TypeParam::packed(block));
+  for (Index i = 0; i < 32; ++i) {
+    EXPECT_EQ(TypeParam::number(again, i), TypeParam::number(block, i)) << i;
+  }
+}
+
+// Worked by hand: a scale of 2 (0x4000 in f16), and bytes as the file has them.
+TEST(BlockLayout, OfQ8IsAScaleAndSignedBytes) {
+  std::array<unsigned char, 34> bytes{0x00, 0x40};
+  bytes[2] = 1;
+  bytes[3] = 0xFF;
+  bytes[33] = 0x80;
+  Q8_0::Block block;
+  std::memcpy(&block, bytes.data(), 34);
+  const Numbers found = loaded<Q8_0>(block);
+  EXPECT_EQ(found[0], 2.0f);
+  EXPECT_EQ(found[1], -2.0f);
+  EXPECT_EQ(found[31], -256.0f);
+}
+
+TEST(BlockLayout, OfQ4IsAScaleAndHalvesSixteenApart) {
+  std::array<unsigned char, 18> bytes{0x00, 0x40};
+  bytes[2] = 0xF0;
+  bytes[17] = 0x19;
+  Q4_0::Block block;
+  std::memcpy(&block, bytes.data(), 18);
+  const Numbers found = loaded<Q4_0>(block);
+  EXPECT_EQ(found[0], -16.0f);
+  EXPECT_EQ(found[16], 14.0f);
+  EXPECT_EQ(found[15], 2.0f);
+  EXPECT_EQ(found[31], -14.0f);
+  EXPECT_EQ(found[1], -16.0f);
+}
+
+TEST(BlockRounding, OfQ8IsToTheNearestAwayFromZero) {
+  Numbers numbers{};
+  numbers[0] = 127.0f;
+  numbers[1] = 2.5f;
+  numbers[2] = -2.5f;
+  numbers[3] = 2.4f;
+  const auto block = Q8_0::quantise(numbers);
+  EXPECT_EQ(Q8_0::number(block, 0), 127);
+  EXPECT_EQ(Q8_0::number(block, 1), 3);
+  EXPECT_EQ(Q8_0::number(block, 2), -3);
+  EXPECT_EQ(Q8_0::number(block, 3), 2);
+}
+
+TEST(BlockRounding, OfQ4MakesTheLargestMinusEight) {
+  Numbers numbers{};
+  numbers[0] = 4.0f;
+  numbers[1] = -4.0f;
+  numbers[2] = 0.26f;
+  const auto block = Q4_0::quantise(numbers);
+  EXPECT_EQ(Q4_0::number(block, 0), -8);
+  EXPECT_EQ(Q4_0::number(block, 1), 7);  // 8 does not exist
+  EXPECT_EQ(Q4_0::number(block, 2), -1);
+  EXPECT_EQ(loaded<Q4_0>(block)[0], 4.0f);
+}
+
+}  // namespace
