@@ -5,6 +5,7 @@
 
 #include "attention/run.hpp"
 #include "law/bits.hpp"
+#include "law/executors.hpp"
 #include "reference/attention.hpp"
 #include "reference/model.hpp"
 
@@ -160,18 +161,19 @@ TYPED_TEST(Attend, MatchesTheTwinForEveryWindow) {
   }
 }
 
-TYPED_TEST(Attend, MatchesTheTwinWithSoftCaps) {
+// Scores and masks do not know how keys are stored: one format is enough.
+TEST(AttendOtherwise, MatchesTheTwinWithSoftCaps) {
   for (float cap : {0.5f, 30.0f}) {
-    const Case<TypeParam> trial({}, 90, 8);
+    const Case<codec::F32> trial({}, 90, 8);
     reference::Attention how = trial.twin();
     how.softcap = static_cast<double>(cap);
     trial.expect_twin(how, Causal{}, attention::SoftCap{cap}, static_cast<double>(cap));
   }
 }
 
-TYPED_TEST(Attend, MatchesTheTwinWithBiases) {
+TEST(AttendOtherwise, MatchesTheTwinWithBiases) {
   const Index keys = 75;
-  const Case<TypeParam> trial({.heads = 4, .kv_heads = 2}, keys - 9, 9);
+  const Case<codec::F32> trial({.heads = 4, .kv_heads = 2}, keys - 9, 9);
   std::vector<float> bias = trial::noisy(4 * 9 * keys, 4, 3.0);
   for (std::size_t n = 0; n < bias.size(); n += 3) bias[n] = -trial::kInfinity;
   std::fill_n(bias.begin() + 2 * 9 * keys, keys,
@@ -189,9 +191,9 @@ TYPED_TEST(Attend, MatchesTheTwinWithBiases) {
   trial.expect_twin(how, Bidirectional{keys}, transform, 3);
 }
 
-TYPED_TEST(Attend, SharesABiasAlongStridesOfZero) {
+TEST(AttendOtherwise, SharesABiasAlongStridesOfZero) {
   const Index keys = 40;
-  const Case<TypeParam> trial({}, keys - 2, 2);
+  const Case<codec::F32> trial({}, keys - 2, 2);
   const std::vector<float> bias = trial::noisy(keys, 5, 3.0);
   reference::Attention how = trial.twin();
   how.bias = [&](Index, Index, Index key) {
@@ -200,11 +202,11 @@ TYPED_TEST(Attend, SharesABiasAlongStridesOfZero) {
   trial.expect_twin(how, Causal{}, attention::Bias{.bias = bias.data()}, 3);
 }
 
-TYPED_TEST(Attend, MatchesTheTwinWhenEveryRowSeesEveryKey) {
+TEST(AttendOtherwise, MatchesTheTwinWhenEveryRowSeesEveryKey) {
   for (Index keys : {1, 17, 64, 130, 1100}) {
     for (Index rows : {1, 5, 17}) {
       if (rows > keys) continue;
-      const Case<TypeParam> trial({}, keys - rows, rows);
+      const Case<codec::F32> trial({}, keys - rows, rows);
       reference::Attention how = trial.twin();
       how.causal = false;
       trial.expect_twin(how, Bidirectional{keys});
@@ -289,23 +291,24 @@ TYPED_TEST(Attend, KeepsToItsStridesAndNeedsNoLogSumExp) {
   }
 }
 
-// Segments are spread over workers only as far as the scratch has places for them.
+// Segments are spread over workers as far as the scratch has places for them, and no further.
 TEST(AttendScratch, TakesAContextLongerThanItWasMadeFor) {
-  const Index keys = 9 * attention::kSegmentKeys;
+  constexpr Index kSegments = 9;
+  const Index keys = kSegments * attention::kSegmentKeys;
   const reference::Matrix numbers = noisy(keys, 4, 1);
   const auto store = trial::store_of(1, numbers, numbers, keys);
   const std::vector<float> query = {1.0f, -1.0f, 0.5f, 2.0f};
   const attention::Problem problem = {.heads = 1, .query_stride = 4, .out_stride = 4};
   std::vector<std::vector<float>> outs;
-  ThreadPool pool(3);
-  for (Index positions : {Index{100}, keys}) {
+  for (const Index positions : {Index{100}, keys}) {
+    trial::ShuffledExecutor executor(3, 1);
     outs.emplace_back(4);
     const attention::Sequence<kv::Contiguous<codec::F32>> sequence = {
         &store, keys - 1, 1, query.data(), outs.back().data()};
     attention::Scratch scratch(store.geometry(), 1, 3, 1, positions);
-    EXPECT_EQ(scratch.slots() > 0, true);
     attention::attend(std::span(&sequence, 1), problem, Causal{}, attention::Plain{}, scratch,
-                      pool);
+                      executor);
+    EXPECT_EQ(executor.items(), std::vector<Index>{positions == keys ? kSegments : 1});
   }
   EXPECT_TRUE(trial::same_bits(outs[0], outs[1]));
 }
@@ -324,6 +327,7 @@ TEST(AttendScratch, IsRefusedForAnotherProblem) {
   };
   ThreadPool pool(2);
   using attention::Scratch;
+  Scratch scratch_of_one({1, 1, 4, 4}, 1, 1, 1, 8);
   EXPECT_NO_THROW(attend(Scratch({1, 1, 4, 4}, 1, 1, 1, 8), 1, serial_executor()));
   EXPECT_THROW(attend(Scratch({1, 1, 4, 4}, 2, 1, 1, 8), 1, serial_executor()),
                std::invalid_argument);
@@ -333,6 +337,14 @@ TEST(AttendScratch, IsRefusedForAnotherProblem) {
                std::invalid_argument);
   EXPECT_THROW(attend(Scratch({1, 1, 4, 4}, 1, 1, 1, 8), 1, pool), std::invalid_argument);
   EXPECT_THROW(Scratch({1, 2, 4, 4}, 3, 1, 1, 8), std::invalid_argument);
+  EXPECT_THROW(attention::attend(std::span(&sequence, 1),
+                                 {.layer = 1, .heads = 1, .query_stride = 4, .out_stride = 4},
+                                 Causal{}, attention::Plain{}, scratch_of_one, serial_executor()),
+               std::invalid_argument);
+  EXPECT_THROW(
+      attention::attend(std::span(&sequence, 1), {.heads = 1, .query_stride = 4, .out_stride = 4},
+                        Bidirectional{9}, attention::Plain{}, scratch_of_one, serial_executor()),
+      std::invalid_argument);
   EXPECT_THROW(Scratch({1, 1, 4, 4}, 1, 0, 1, 8), std::invalid_argument);
 }
 

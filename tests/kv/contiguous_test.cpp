@@ -170,7 +170,6 @@ TYPED_TEST(ContiguousStore, ChangesNothingWhenFull) {
   twin.append(store, 16);
   store.reserve(1);
   EXPECT_THROW(store.reserve(2), CacheFull);
-  EXPECT_THROW(store.publish(2), CacheFull);
   EXPECT_THROW(store.reserve(std::numeric_limits<Index>::max()), CacheFull);
   EXPECT_EQ(store.end(), 16);
   twin.expect_equal(store);
@@ -185,7 +184,6 @@ TYPED_TEST(ContiguousStore, RefusesWhatIsNoCountOrPosition) {
   Twin<TypeParam> twin;
   twin.append(store, 5);
   EXPECT_THROW(store.reserve(-1), std::invalid_argument);
-  EXPECT_THROW(store.publish(-1), std::invalid_argument);
   EXPECT_THROW(store.rewind(6), std::invalid_argument);
   EXPECT_THROW(store.rewind(-1), std::invalid_argument);
   EXPECT_EQ(store.end(), 5);

@@ -21,7 +21,7 @@ class CountingStore : public kv::Contiguous<codec::F32> {
     Contiguous::reserve(tokens);
     reserved_ += tokens;
   }
-  void publish(Index tokens) {
+  void publish(Index tokens) noexcept {
     Contiguous::publish(tokens);
     reserved_ -= tokens;
   }

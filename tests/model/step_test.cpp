@@ -225,6 +225,24 @@ TEST(Step, GoesBeyondWhatTheModelWasMadeForWherePositionsAreTurned) {
       trial::decoded<F32>(decoder, trial::random_tokens(family.config, 20, 1)).back()));
 }
 
+TEST(Workspace, HasTheLogitsOfTheLastStepAlone) {
+  const model::Decoder decoder = trial::decoder_of(trial::llama());
+  Store store(decoder.config().geometry(), 8);
+  model::Workspace workspace(decoder.config(), {.rows = 4, .logit_rows = 3});
+  EXPECT_THROW(workspace.logits(0), std::invalid_argument);
+  model::Batch<Store> batch;
+  const std::vector<Token> tokens = trial::random_tokens(decoder.config(), 3, 1);
+  batch.add(store, tokens, Logits::all);
+  decoder.step(batch, workspace);
+  EXPECT_NO_THROW(workspace.logits(2));
+  for (const Logits wanted : {Logits::last, Logits::none}) {
+    batch.clear();
+    batch.add(store, {tokens.data(), 1}, wanted);
+    decoder.step(batch, workspace);
+    EXPECT_THROW(workspace.logits(wanted == Logits::last ? 1 : 0), std::invalid_argument);
+  }
+}
+
 TEST(Workspace, RefusesLimitsBelowOne) {
   const model::Config config = trial::small_config();
   EXPECT_THROW(model::Workspace(config, {.rows = 0}), std::invalid_argument);

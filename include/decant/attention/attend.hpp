@@ -49,8 +49,8 @@ inline void gather(const float* queries, const Problem& problem, const QueryBloc
     float* tile = to + query * block.key_dim;
     for (Index r = 0; r < rows; ++r) {
       const Index q = query + r;
-      const float* from = queries + (block.row + q / block.group) * problem.query_stride +
-                          (block.head + q % block.group) * block.key_dim;
+      const float* from =
+          queries + block.row_of(q) * problem.query_stride + block.head_of(q) * block.key_dim;
       for (Index k = 0; k < block.key_dim; ++k) tile[k * rows + r] = from[k] * problem.scale;
     }
   });
@@ -72,13 +72,19 @@ inline Range segment_at(Index segment, const Range& visible) noexcept {
           std::min(visible.end, (segment + 1) * kSegmentKeys)};
 }
 
+// The segments that a row sees keys of.
+template <kv::Store S>
+Range segments_of(const Range& visible, const S& store) {
+  return {std::max(visible.begin, store.begin()) / kSegmentKeys,
+          ceil_div(visible.end, kSegmentKeys)};
+}
+
 // The values of one query in `out`, and its entry in log_sum_exp.
 template <kv::Store S>
 std::span<float> out_row(const Sequence<S>& sequence, const Problem& problem,
                          const QueryBlock& block, Index q) {
   const Index dim = sequence.store->geometry().value_dim;
-  return {sequence.out + (block.row + q / block.group) * problem.out_stride +
-              (block.head + q % block.group) * dim,
+  return {sequence.out + block.row_of(q) * problem.out_stride + block.head_of(q) * dim,
           static_cast<std::size_t>(dim)};
 }
 
@@ -87,8 +93,7 @@ void finish_row(const Sequence<S>& sequence, const Problem& problem, const Query
                 Index q, const kernels::SoftmaxPart& total) {
   kernels::finish(total, out_row(sequence, problem, block, q));
   if (sequence.log_sum_exp != nullptr) {
-    sequence
-        .log_sum_exp[(block.row + q / block.group) * problem.heads + block.head + q % block.group] =
+    sequence.log_sum_exp[block.row_of(q) * problem.heads + block.head_of(q)] =
         kernels::log_sum_exp(total);
   }
 }
@@ -126,7 +131,7 @@ void attend_split(const Sequence<S>& sequence, Index index, const Problem& probl
   };
   const Range visible = visible_to(block_of(0), *sequence.store, mask);
   const Index first = visible.begin / kSegmentKeys;
-  const Index segments = ceil_div(visible.end, kSegmentKeys) - first;
+  const Index segments = segments_of(mask.visible(sequence.first), *sequence.store).size();
   executor.parallel_for(geometry.heads * segments, [&](Index item, Index worker_index) {
     const QueryBlock block = block_of(item / segments);
     Scratch::Worker worker = scratch.worker(worker_index);
@@ -151,14 +156,30 @@ void attend_split(const Sequence<S>& sequence, Index index, const Problem& probl
   }
 }
 
+template <kv::Store S, Mask M>
+void check(const Sequence<S>& sequence, const Problem& problem, const M& mask,
+           const Scratch& scratch, const Executor& executor) {
+  const kv::Geometry& geometry = sequence.store->geometry();
+  expects(problem.heads > 0 && problem.heads % geometry.heads == 0,
+          "attention::attend: ", problem.heads, " query heads over ", geometry.heads, " key heads");
+  expects(problem.layer >= 0 && problem.layer < geometry.layers, "attention::attend: layer ",
+          problem.layer, " of ", geometry.layers);
+  expects(scratch.fits(geometry, problem.heads, executor.threads()),
+          "attention::attend: the scratch was made for other heads or fewer threads than ",
+          executor.threads());
+  const Position end = mask.visible(sequence.first + sequence.rows - 1).end;
+  expects(end <= sequence.store->capacity(), "attention::attend: a row that sees position ",
+          end - 1, " of a store of ", sequence.store->capacity(), " tokens");
+}
+
 // Whether a lone row leaves workers idle that its segments could keep busy.
 template <kv::Store S, Mask M>
 bool split_pays(std::span<const Sequence<S>> sequences, const M& mask, const Scratch& scratch,
                 const Executor& executor) {
   if (sequences.size() != 1 || sequences[0].rows != 1 || executor.threads() == 1) return false;
   const kv::Geometry& geometry = sequences[0].store->geometry();
-  const Index segments = ceil_div(mask.visible(sequences[0].first).size(), kSegmentKeys) + 1;
-  return segments > 2 && geometry.heads % executor.threads() != 0 &&
+  const Index segments = segments_of(mask.visible(sequences[0].first), *sequences[0].store).size();
+  return segments > 1 && geometry.heads % executor.threads() != 0 &&
          geometry.heads < 8 * executor.threads() && geometry.heads * segments <= scratch.slots();
 }
 
@@ -169,8 +190,8 @@ bool split_pays(std::span<const Sequence<S>> sequences, const M& mask, const Scr
 // Precondition: the rows' keys and values have been put for every visible position from
 // store.begin() on; published or not does not matter.
 //
-// Errors   std::invalid_argument when the query heads are no multiple of a store's heads, or the
-//          scratch was made for another problem
+// Errors   std::invalid_argument when the query heads are no multiple of a store's heads, a layer
+//          or a visible position does not exist, or the scratch was made for another problem
 // Cost     rows * heads * visible keys * (key_dim + value_dim) multiply-adds; allocates nothing
 //          for as many sequences as the scratch was made for
 // Threads  stores are only read; scratch and out belong to the call
@@ -178,12 +199,7 @@ template <kv::Store S, Mask M = Causal, Score F = Plain>
 void attend(std::span<const Sequence<S>> sequences, const Problem& problem, const M& mask,
             const F& transform, Scratch& scratch, Executor& executor) {
   for (const Sequence<S>& sequence : sequences) {
-    const Index heads = sequence.store->geometry().heads;
-    expects(problem.heads > 0 && problem.heads % heads == 0, "attention::attend: ", problem.heads,
-            " query heads over ", heads, " key heads");
-    expects(scratch.fits(sequence.store->geometry(), problem.heads, executor.threads()),
-            "attention::attend: the scratch was made for other heads or fewer threads than ",
-            executor.threads());
+    detail::check(sequence, problem, mask, scratch, executor);
   }
   if (detail::split_pays(sequences, mask, scratch, executor)) {
     return detail::attend_split(sequences[0], 0, problem, mask, transform, scratch, executor);

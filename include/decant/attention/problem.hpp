@@ -1,5 +1,8 @@
 // decant/attention/problem.hpp - what attention is asked: rows of queries against stores.
 //
+// Rows of a sequence share a store and a mask; sequences of one call share a layer and its shape.
+// The sums on the way live in a scratch that is made once.
+//
 // Depends on  core/buffer.hpp, kernels/softmax.hpp, kv/block.hpp
 // Tested by   tests/attention/attend_test.cpp
 #pragma once
@@ -58,9 +61,9 @@ constexpr Index block_rows(Index group) noexcept {
 
 // Memory for the sums of every worker, and for segments that different workers take.
 //
-// Units    split_positions: up to which context one row's segments may be spread over workers
-// Errors   std::invalid_argument, std::bad_alloc from the constructor
-// Threads  one call of attend() at a time
+// Units    sequences: of one call; split_positions: up to which context one row's segments may be
+// spread over workers Errors   std::invalid_argument, std::bad_alloc from the constructor Threads
+// one call of attend() at a time
 class Scratch {
  public:
   struct Worker {
@@ -80,10 +83,12 @@ class Scratch {
         threads_(threads),
         value_lanes_(round_up(geometry.value_dim, kLanes)),
         group_(checked_group(geometry, heads, threads)),
-        queries_(block_rows(group_) * group_),
+        queries_(checked_product(block_rows(group_), group_)),
         worker_floats_(checked_product(queries_, checked_sum(round_up(geometry.key_dim, kLanes),
                                                              value_lanes_ + kLanes + kTileKeys))),
-        slots_(threads > 1 ? geometry.heads * ceil_div(split_positions, kSegmentKeys) : 0),
+        slots_(threads > 1
+                   ? checked_product(geometry.heads, ceil_div(split_positions, kSegmentKeys))
+                   : 0),
         key_dim_(geometry.key_dim),
         floats_(checked_product(threads, worker_floats_)),
         parts_(checked_product({threads, queries_, 2})),

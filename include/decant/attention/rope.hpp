@@ -53,6 +53,9 @@ struct Rope {
   Pairing pairing = Pairing::half_split;
   Scaling scaling = Unscaled{};
 
+  // How many numbers of a head are turned.
+  Index dim(Index head_dim) const noexcept { return rotary_dim == 0 ? head_dim : rotary_dim; }
+
   friend bool operator==(const Rope&, const Rope&) = default;
 };
 
@@ -60,7 +63,7 @@ struct Rope {
 //
 // Errors   std::invalid_argument naming the field and its value
 inline void check(const Rope& rope, Index head_dim) {
-  const Index dim = rope.rotary_dim == 0 ? head_dim : rope.rotary_dim;
+  const Index dim = rope.dim(head_dim);
   expects(dim > 0 && dim <= head_dim && dim % 2 == 0, "attention::Rope: rotary_dim ", dim,
           " is odd or outside a head of ", head_dim);
   expects(std::isfinite(rope.theta) && rope.theta > 0, "attention::Rope: theta is ", rope.theta);
@@ -92,7 +95,7 @@ inline double scaled(double frequency, const Llama3Scaling& scaling) {
                       (scaling.high_frequency_factor - scaling.low_frequency_factor);
   if (kept >= 1) return frequency;
   if (kept <= 0) return frequency / scaling.factor;
-  return (1 - kept) * frequency / scaling.factor + kept * frequency;
+  return std::fma(kept, frequency, (1 - kept) * frequency / scaling.factor);
 }
 
 }  // namespace detail
@@ -104,7 +107,7 @@ inline double scaled(double frequency, const Llama3Scaling& scaling) {
 // Errors   as check()
 inline std::vector<double> frequencies(const Rope& rope, Index head_dim) {
   check(rope, head_dim);
-  const Index dim = rope.rotary_dim == 0 ? head_dim : rope.rotary_dim;
+  const Index dim = rope.dim(head_dim);
   std::vector<double> result(static_cast<std::size_t>(dim / 2));
   for (Index pair = 0; pair < dim / 2; ++pair) {
     const double plain =

@@ -49,7 +49,8 @@ struct SoftCap {
 // score + bias[sequence][head][row][key]; -inf hides a key, though its value, which counts zero
 // times, must be finite. A stride of 0 shares the bias.
 //
-// Shape    bias holds a number for every visible key, consecutive by position
+// Shape    bias holds a number for every position up to the last visible key, consecutive; those of
+//          the 16 positions from a multiple of 16 on are read together
 struct Bias {
   const float* bias = nullptr;
   Index sequence_stride = 0;

@@ -26,7 +26,7 @@
 
 namespace decant::inline v0::attention::detail {
 
-inline constexpr Index kTilePanels = kTileKeys / kv::kPanelTokens;
+inline constexpr Index kPanelsPerTile = kTileKeys / kv::kPanelTokens;
 
 // Queries of consecutive rows and of the query heads that share one key head: query q is row
 // q / group, head q % group.
@@ -37,6 +37,10 @@ struct QueryBlock {
   Index head = 0;      // first query head of the group
   Index group = 0;
   Index count = 0;  // queries
+
+  Index row_of(Index q) const noexcept { return row + q / group; }
+  Index head_of(Index q) const noexcept { return head + q % group; }
+
   Index key_dim = 0;
   Index value_lanes = 0;
 };
@@ -45,16 +49,17 @@ struct QueryBlock {
 template <codec::Codec C>
 struct KeyTile {
   Position first = 0;
-  std::array<const typename C::Cell*, kTilePanels> keys{};
-  std::array<const typename C::Cell*, kTilePanels> values{};
+  std::array<const typename C::Cell*, kPanelsPerTile> keys{};
+  std::array<const typename C::Cell*, kPanelsPerTile> values{};
   const typename C::Cell* start = nullptr;  // of the first panel that is visited
   Index cells = 0;                          // in its panels
 };
 
-// Keys [begin, end) of the tile, counted from its first.
+// Keys [begin, end) of the tile, counted from its first; {0, 0} where there are none.
 inline Range within(const Range& visible, Position first) noexcept {
-  return {std::clamp<Position>(visible.begin - first, 0, kTileKeys),
-          std::clamp<Position>(visible.end - first, 0, kTileKeys)};
+  const Range keys = {std::clamp<Position>(visible.begin - first, 0, kTileKeys),
+                      std::clamp<Position>(visible.end - first, 0, kTileKeys)};
+  return keys.empty() ? Range{} : keys;
 }
 
 inline Range panels_of(const Range& keys) noexcept {
@@ -65,8 +70,8 @@ inline Range panels_of(const Range& keys) noexcept {
 template <codec::Codec C, int R, class Ahead>
 void score_tile(const float* queries, const QueryBlock& block, const KeyTile<C>& tile, Range panels,
                 const Ahead& ahead, float* scores) {
-  if constexpr (kernels::kTilePanels == kTilePanels) {
-    if (panels == Range{0, kTilePanels}) {
+  if constexpr (kernels::kTilePanels == kPanelsPerTile) {
+    if (panels == Range{0, kPanelsPerTile}) {
       const typename C::Cell* four[] = {tile.keys[0], tile.keys[1], tile.keys[2], tile.keys[3]};
       return kernels::multiply_tile<C, R, 4>(queries, four, block.key_dim, scores, kTileKeys,
                                              kernels::Begin::zero, ahead);
@@ -190,8 +195,7 @@ template <Score F>
 void update_rows(const QueryBlock& block, Position first, const F& transform,
                  const Scratch::Worker& worker) {
   for (Index q = 0; q < block.count; ++q) {
-    const ScorePlace place = {block.sequence, block.row + q / block.group,
-                              block.head + q % block.group, first, 0};
+    const ScorePlace place = {block.sequence, block.row_of(q), block.head_of(q), first, 0};
     kernels::SoftmaxPart& part = worker.parts[q];
     Range& keys = worker.keys[q];
     float* scores = worker.scores + q * kTileKeys;
@@ -270,11 +274,11 @@ void attend_segment(const QueryBlock& block, const Blocks& blocks, const Range& 
   std::fill_n(worker.values, block.count * block.value_lanes, 0.0f);
   auto at = blocks.begin();
   KeyTile<C> tile;
-  tile.cells = at->panel_cells * kTilePanels;
+  tile.cells = at->panel_cells * kPanelsPerTile;
   for (tile.first = segment.begin / kTileKeys * kTileKeys; tile.first < segment.end;
        tile.first += kTileKeys) {
     tile.start = nullptr;
-    for (Index panel = 0; panel < kTilePanels; ++panel) {
+    for (Index panel = 0; panel < kPanelsPerTile; ++panel) {
       const Position position = tile.first + panel * kv::kPanelTokens;
       if (position >= segment.end || position + kv::kPanelTokens <= segment.begin) continue;
       while (position >= at->first + at->tokens) ++at;

@@ -31,18 +31,19 @@ struct ValueSums {
 template <codec::Codec C, int First, int Count, int R, int D>
 DECANT_ALWAYS_INLINE void add_tokens(Lanes (&at)[R][D], const ValueSums& work,
                                      const typename C::Cell* group, Index token) {
-  Lanes values[D][C::kInterleave];
-  DECANT_UNROLL
-  for (int d = 0; d < D; ++d) C::widen(group + d * kLanes * C::kInterleave, values[d]);
-  DECANT_UNROLL
-  for (int i = 0; i < Count; ++i) {
+  decant::detail::unroll<Count>([&](auto i) {
+    Lanes values[D];
+    DECANT_UNROLL
+    for (int d = 0; d < D; ++d) {
+      values[d] = C::template widen<First + i>(group + d * kLanes * C::kInterleave);
+    }
     DECANT_UNROLL
     for (int r = 0; r < R; ++r) {
       const Lanes weight = broadcast(work.weights[r * kTileKeys + token + i]);
       DECANT_UNROLL
-      for (int d = 0; d < D; ++d) at[r][d] = madd(weight, values[d][First + i], at[r][d]);
+      for (int d = 0; d < D; ++d) at[r][d] = madd(weight, values[d], at[r][d]);
     }
-  }
+  });
 }
 
 // sums[r] += sum over tokens of weights[r][token] * value(token), for D * 16 dimensions from `dim`.

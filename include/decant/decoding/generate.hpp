@@ -185,7 +185,12 @@ class Run {
   Token sample() {
     const std::span<float> logits = workspace_.logits(0);
     options_.stop.ban_early(logits, generated());
-    return sampler_.sample(logits, options_.sequence, std::ssize(sequence_));
+    Token token = 0;
+    model::profiled(
+        workspace_.profile(), model::Operation::sampling,
+        [&] { return model::Work{.bytes = static_cast<double>(logits.size_bytes())}; },
+        [&] { token = sampler_.sample(logits, options_.sequence, std::ssize(sequence_)); });
+    return token;
   }
 
   Reason end_by(Token token) {

@@ -48,7 +48,7 @@ struct Block {
 template <class S>
 concept Store = requires(S& store, const S& view, Index n, Position at,
                          std::span<const float> row) {
-  typename S::Codec;
+  requires codec::Codec<typename S::Codec>;
   { view.geometry() } -> std::convertible_to<Geometry>;
   { view.begin() } -> std::convertible_to<Position>;
   { view.end() } -> std::convertible_to<Position>;
@@ -56,9 +56,13 @@ concept Store = requires(S& store, const S& view, Index n, Position at,
   { view.bytes() } -> std::convertible_to<Index>;
   { view.earliest_rewind() } -> std::convertible_to<Position>;
   { view.blocks(n, n) } -> std::ranges::random_access_range;
+  requires std::same_as<std::ranges::range_value_t<decltype(view.blocks(n, n))>,
+                        Block<typename S::Codec>>;
   store.reserve(n);
-  store.put(n, n, at, row, row);
-  store.publish(n);
+  { store.put(n, n, at, row, row) }
+  noexcept;
+  { store.publish(n) }
+  noexcept;
   store.rewind(at);
 };
 

@@ -87,11 +87,8 @@ class Contiguous {
     for (Index d = 0; d < geometry_.value_dim; ++d) value.data()[d] = C::load(values[d * kStep]);
   }
 
-  // Counts `tokens` rows, put behind end(), as held.
-  void publish(Index tokens) {
-    reserve(tokens);
-    end_ += tokens;
-  }
+  // Counts `tokens` rows, put behind end(), as held. Precondition: they were reserved.
+  void publish(Index tokens) noexcept { end_ += tokens; }
 
   // Drops the rows from `new_end` on.
   //

@@ -12,6 +12,7 @@
 #include <decant/core/types.hpp>
 #include <decant/kv/block.hpp>
 
+#include <algorithm>
 #include <span>
 #include <vector>
 
@@ -69,6 +70,18 @@ class Batch {
   Index logit_rows() const noexcept { return logit_rows_; }
   std::span<const Entry> entries() const noexcept { return entries_; }
   std::span<const Token> tokens() const noexcept { return tokens_; }
+
+  // The entry that `row` of [0, rows()) belongs to, and the row's position in its sequence.
+  const Entry& entry_of(Index row) const noexcept {
+    const auto after =
+        std::upper_bound(entries_.begin(), entries_.end(), row,
+                         [](Index at, const Entry& entry) { return at < entry.first_row; });
+    return *(after - 1);
+  }
+  Position position(Index row) const noexcept {
+    const Entry& entry = entry_of(row);
+    return entry.store->end() + row - entry.first_row;
+  }
 
   // What a layer asks of attention, one per entry; the step fills it in.
   std::span<attention::Sequence<S>> sequences() noexcept { return sequences_; }

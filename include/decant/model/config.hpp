@@ -54,6 +54,9 @@ struct Config {
   Position window(Index layer) const noexcept {
     return windows.empty() ? 0 : windows[static_cast<std::size_t>(layer)];
   }
+  // Numbers of one row of stacked queries, keys and values; and of the gate and up projections.
+  Index qkv_width() const noexcept { return (heads + kv_heads) * key_dim + kv_heads * value_dim; }
+  Index up_width() const noexcept { return gated ? 2 * feed_forward : feed_forward; }
   kv::Geometry geometry() const {
     return {.layers = layers, .heads = kv_heads, .key_dim = key_dim, .value_dim = value_dim};
   }

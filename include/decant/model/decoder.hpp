@@ -40,7 +40,8 @@ class Decoder {
   const Weights& weights() const noexcept { return weights_; }
 
   // Appends the batch's tokens to its stores; workspace.logits(i) then holds the rows wanted. All
-  // or nothing: after an exception every store is as it was.
+  // or nothing: after an exception every store is as it was. Positions beyond max_positions, where
+  // they are turned and not learned, are computed; what the model makes of them is its own affair.
   //
   // Errors   std::invalid_argument (a token outside the vocabulary, more rows than the workspace
   //          has, a store or workspace made for another model, a position beyond learned ones),
@@ -48,6 +49,7 @@ class Decoder {
   template <kv::Store S>
   void step(Batch<S>& batch, Workspace& workspace) const {
     check_step(batch, workspace);
+    workspace.buffers().logit_rows = 0;
     reserve(batch);
     try {
       embed(batch, workspace);
@@ -61,6 +63,7 @@ class Decoder {
       throw;
     }
     for (const auto& entry : batch.entries()) entry.store->publish(entry.rows);
+    workspace.buffers().logit_rows = batch.logit_rows();
   }
 
  private:
@@ -116,17 +119,17 @@ class Decoder {
   void embed(const Batch<S>& batch, Workspace& workspace) const {
     StepBuffers& buffers = workspace.buffers();
     const Index pairs = rotary_pairs(config_);
-    for (const auto& entry : batch.entries()) {
-      detail::for_rows(entry.rows, workspace.executor(), [&](Index at) {
-        const Index row = entry.first_row + at;
-        const Position position = entry.store->end() + at;
-        embed_row(batch.tokens()[static_cast<std::size_t>(row)], position,
-                  detail::numbers(buffers.stream.data() + row * config_.width, config_.width));
-        attention::angles(position, buffers.frequencies,
-                          detail::numbers(buffers.cosines.data() + row * pairs, pairs),
-                          detail::numbers(buffers.sines.data() + row * pairs, pairs));
-      });
-    }
+    const auto begin_row = [&](Index row) {
+      const Position position = batch.position(row);
+      embed_row(batch.tokens()[static_cast<std::size_t>(row)], position,
+                detail::numbers(buffers.stream.data() + row * config_.width, config_.width));
+      attention::angles(position, buffers.frequencies,
+                        detail::numbers(buffers.cosines.data() + row * pairs, pairs),
+                        detail::numbers(buffers.sines.data() + row * pairs, pairs));
+    };
+    const auto work = [&] { return detail::row_work(batch.rows(), 2 * config_.width, 0); };
+    profiled(workspace.profile(), Operation::embedding, work,
+             [&] { detail::for_rows(batch.rows(), workspace.executor(), begin_row); });
   }
 
   void embed_row(Token token, Position position, std::span<float> out) const {
@@ -161,13 +164,14 @@ class Decoder {
     if (wanted == 0) return;
     const bool tied = weights_.output.matrix.empty();
     const kernels::Matrix& output = tied ? weights_.embedding : weights_.output.matrix;
-    output.multiply({.rows = wanted,
-                     .in = buffers.normed.data(),
-                     .in_stride = config_.width,
-                     .out = buffers.logits.data(),
-                     .out_stride = config_.vocabulary,
-                     .bias = detail::bias_of(weights_.output)},
-                    buffers.tiles, workspace.executor());
+    detail::multiply(output,
+                     {.rows = wanted,
+                      .in = buffers.normed.data(),
+                      .in_stride = config_.width,
+                      .out = buffers.logits.data(),
+                      .out_stride = config_.vocabulary,
+                      .bias = detail::bias_of(weights_.output)},
+                     workspace);
   }
 
   Config config_;

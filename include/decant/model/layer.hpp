@@ -15,6 +15,7 @@
 #include <decant/kernels/norm.hpp>
 #include <decant/model/batch.hpp>
 #include <decant/model/config.hpp>
+#include <decant/model/profile.hpp>
 #include <decant/model/weights.hpp>
 #include <decant/model/workspace.hpp>
 
@@ -46,16 +47,40 @@ void for_rows(Index rows, Executor& executor, F&& work) {
   });
 }
 
+// What operations on f32 rows cost: `numbers` of each are read or written.
+inline Work row_work(Index rows, Index numbers, double flops_per_number) {
+  const auto all = static_cast<double>(rows) * static_cast<double>(numbers);
+  return {.bytes = 4 * all, .flops = flops_per_number * all};
+}
+
+// The residual stream, normed.
 inline void normalise_rows(const Config& config, const NormWeights& weights, Index rows,
-                           const float* in, float* out, Executor& executor) {
-  for_rows(rows, executor, [&](Index row) {
-    normalise(config, weights, numbers(in + row * config.width, config.width),
-              numbers(out + row * config.width, config.width));
+                           Workspace& workspace) {
+  const float* in = workspace.buffers().stream.data();
+  float* out = workspace.buffers().normed.data();
+  const auto work = [&] { return row_work(rows, 2 * config.width, 2); };
+  profiled(workspace.profile(), Operation::norms, work, [&] {
+    for_rows(rows, workspace.executor(), [&](Index row) {
+      normalise(config, weights, numbers(in + row * config.width, config.width),
+                numbers(out + row * config.width, config.width));
+    });
   });
 }
 
 inline const float* bias_of(const Linear& linear) {
   return linear.bias.empty() ? nullptr : linear.bias.data();
+}
+
+inline void multiply(const kernels::Matrix& matrix, const kernels::Product& product,
+                     Workspace& workspace) {
+  const auto work = [&] {
+    const Work rows = row_work(product.rows, matrix.rows() + matrix.columns(), 0);
+    return Work{static_cast<double>(matrix.bytes()) + rows.bytes,
+                2.0 * static_cast<double>(product.rows) * static_cast<double>(matrix.rows()) *
+                    static_cast<double>(matrix.columns())};
+  };
+  profiled(workspace.profile(), Operation::products, work,
+           [&] { matrix.multiply(product, workspace.buffers().tiles, workspace.executor()); });
 }
 
 // Norms and turns the heads of one row in place, as the model asks.
@@ -73,31 +98,51 @@ template <kv::Store S>
 void store_rows(const Config& config, const LayerWeights& weights, Index layer,
                 const Batch<S>& batch, Workspace& workspace) {
   StepBuffers& buffers = workspace.buffers();
-  const Index width = qkv_width(config);
+  const Index width = config.qkv_width();
   const Index pairs = rotary_pairs(config);
+  const auto work = [&] { return row_work(batch.rows(), 2 * width, 4); };
+  const auto store_row = [&](Index row) {
+    S& store = *batch.entry_of(row).store;
+    const Position position = batch.position(row);
+    float* queries = buffers.qkv.data() + row * width;
+    float* keys = queries + config.heads * config.key_dim;
+    float* values = keys + config.kv_heads * config.key_dim;
+    const auto cosines = numbers(buffers.cosines.data() + row * pairs, pairs);
+    const auto sines = numbers(buffers.sines.data() + row * pairs, pairs);
+    prepare_heads(config, weights.query_norm, queries, config.heads, cosines, sines);
+    prepare_heads(config, weights.key_norm, keys, config.kv_heads, cosines, sines);
+    for (Index head = 0; head < config.kv_heads; ++head) {
+      store.put(layer, head, position, numbers(keys + head * config.key_dim, config.key_dim),
+                numbers(values + head * config.value_dim, config.value_dim));
+    }
+  };
+  profiled(workspace.profile(), Operation::rotation, work,
+           [&] { for_rows(batch.rows(), workspace.executor(), store_row); });
+}
+
+// Every sequence's visible keys and values are read once; scores and sums are four flops a number.
+template <kv::Store S>
+Work attention_work(const Config& config, Index layer, const Batch<S>& batch) {
+  const attention::Causal mask{config.window(layer)};
+  const auto numbers = static_cast<double>(config.key_dim + config.value_dim);
+  Work work;
   for (const typename Batch<S>::Entry& entry : batch.entries()) {
-    for_rows(entry.rows, workspace.executor(), [&](Index at) {
-      const Index row = entry.first_row + at;
-      float* queries = buffers.qkv.data() + row * width;
-      float* keys = queries + config.heads * config.key_dim;
-      float* values = keys + config.kv_heads * config.key_dim;
-      const auto cosines = numbers(buffers.cosines.data() + row * pairs, pairs);
-      const auto sines = numbers(buffers.sines.data() + row * pairs, pairs);
-      prepare_heads(config, weights.query_norm, queries, config.heads, cosines, sines);
-      prepare_heads(config, weights.key_norm, keys, config.kv_heads, cosines, sines);
-      for (Index head = 0; head < config.kv_heads; ++head) {
-        entry.store->put(layer, head, entry.store->end() + at,
-                         numbers(keys + head * config.key_dim, config.key_dim),
-                         numbers(values + head * config.value_dim, config.value_dim));
-      }
-    });
+    const Position first = entry.store->end();
+    const Range keys = {mask.visible(first).begin, first + entry.rows};
+    work.bytes += static_cast<double>(keys.size() * config.kv_heads) * numbers *
+                  static_cast<double>(sizeof(typename S::Codec::Cell));
+    for (Index row = 0; row < entry.rows; ++row) {
+      const Index seen = mask.visible(first + row).size();
+      work.flops += 2.0 * static_cast<double>(seen * config.heads) * numbers;
+    }
   }
+  return work;
 }
 
 template <kv::Store S>
 void attend_rows(const Config& config, Index layer, Batch<S>& batch, Workspace& workspace) {
   StepBuffers& buffers = workspace.buffers();
-  const Index width = qkv_width(config);
+  const Index width = config.qkv_width();
   const Index out_width = config.heads * config.value_dim;
   for (std::size_t at = 0; at < batch.entries().size(); ++at) {
     const typename Batch<S>::Entry& entry = batch.entries()[at];
@@ -106,77 +151,95 @@ void attend_rows(const Config& config, Index layer, Batch<S>& batch, Workspace& 
     sequence.queries = buffers.qkv.data() + entry.first_row * width;
     sequence.out = buffers.attended.data() + entry.first_row * out_width;
   }
-  attention::attend(std::span<const attention::Sequence<S>>(batch.sequences()),
-                    {.layer = layer,
-                     .heads = config.heads,
-                     .scale = config.effective_score_scale(),
-                     .query_stride = width,
-                     .out_stride = out_width},
-                    attention::Causal{config.window(layer)}, attention::Plain{}, buffers.scratch,
-                    workspace.executor());
+  const attention::Problem problem = {.layer = layer,
+                                      .heads = config.heads,
+                                      .scale = config.effective_score_scale(),
+                                      .query_stride = width,
+                                      .out_stride = out_width};
+  profiled(
+      workspace.profile(), Operation::attention,
+      [&] { return attention_work(config, layer, batch); },
+      [&] {
+        attention::attend(std::span<const attention::Sequence<S>>(batch.sequences()), problem,
+                          attention::Causal{config.window(layer)}, attention::Plain{},
+                          buffers.scratch, workspace.executor());
+      });
+}
+
+// act(gate) * up, or act(up), in the place of gate or up.
+inline void activate_rows(const Config& config, Index rows, Workspace& workspace) {
+  const Index size = config.feed_forward;
+  const auto activate = [&](Index row) {
+    float* inner = workspace.buffers().inner.data() + row * config.up_width();
+    if (config.gated) {
+      kernels::activate_gate(config.activation, numbers(inner, size), numbers(inner + size, size));
+    } else {
+      kernels::activate(config.activation, numbers(inner, size));
+    }
+  };
+  const auto work = [&] { return row_work(rows, config.up_width() + size, 10); };
+  profiled(workspace.profile(), Operation::activation, work,
+           [&] { for_rows(rows, workspace.executor(), activate); });
 }
 
 // stream += down(act(gate) * up), or stream += down(act(up)), of the normed rows.
 inline void feed_forward(const Config& config, const LayerWeights& weights, Index rows,
                          Workspace& workspace) {
   StepBuffers& buffers = workspace.buffers();
-  Executor& executor = workspace.executor();
-  const Index size = config.feed_forward;
-  const Index width = config.gated ? 2 * size : size;
-  weights.up.matrix.multiply({.rows = rows,
-                              .in = buffers.normed.data(),
-                              .in_stride = config.width,
-                              .out = buffers.inner.data(),
-                              .out_stride = width,
-                              .bias = bias_of(weights.up)},
-                             buffers.tiles, executor);
-  for_rows(rows, executor, [&](Index row) {
-    float* inner = buffers.inner.data() + row * width;
-    if (config.gated) {
-      kernels::activate_gate(config.activation, numbers(inner, size), numbers(inner + size, size));
-    } else {
-      kernels::activate(config.activation, numbers(inner, size));
-    }
-  });
-  weights.down.matrix.multiply({.rows = rows,
-                                .in = buffers.inner.data(),
-                                .in_stride = width,
-                                .out = buffers.stream.data(),
-                                .out_stride = config.width,
-                                .add = true,
-                                .bias = bias_of(weights.down)},
-                               buffers.tiles, executor);
+  multiply(weights.up.matrix,
+           {.rows = rows,
+            .in = buffers.normed.data(),
+            .in_stride = config.width,
+            .out = buffers.inner.data(),
+            .out_stride = config.up_width(),
+            .bias = bias_of(weights.up)},
+           workspace);
+  activate_rows(config, rows, workspace);
+  multiply(weights.down.matrix,
+           {.rows = rows,
+            .in = buffers.inner.data(),
+            .in_stride = config.up_width(),
+            .out = buffers.stream.data(),
+            .out_stride = config.width,
+            .add = true,
+            .bias = bias_of(weights.down)},
+           workspace);
 }
 
-// The whole layer, in place on buffers.stream.
+// stream += output(attend(rotate(norm(q)), rotate(norm(k)), v)), of the normed rows.
+template <kv::Store S>
+void self_attention(const Config& config, const LayerWeights& weights, Index layer, Batch<S>& batch,
+                    Workspace& workspace) {
+  StepBuffers& buffers = workspace.buffers();
+  multiply(weights.qkv.matrix,
+           {.rows = batch.rows(),
+            .in = buffers.normed.data(),
+            .in_stride = config.width,
+            .out = buffers.qkv.data(),
+            .out_stride = config.qkv_width(),
+            .bias = bias_of(weights.qkv)},
+           workspace);
+  store_rows(config, weights, layer, batch, workspace);
+  attend_rows(config, layer, batch, workspace);
+  multiply(weights.attention_output.matrix,
+           {.rows = batch.rows(),
+            .in = buffers.attended.data(),
+            .in_stride = config.heads * config.value_dim,
+            .out = buffers.stream.data(),
+            .out_stride = config.width,
+            .add = true,
+            .bias = bias_of(weights.attention_output)},
+           workspace);
+}
+
+// The whole layer, in place on the residual stream.
 template <kv::Store S>
 void run_layer(const Config& config, const LayerWeights& weights, Index layer, Batch<S>& batch,
                Workspace& workspace) {
-  const Index rows = batch.rows();
-  StepBuffers& buffers = workspace.buffers();
-  Executor& executor = workspace.executor();
-  normalise_rows(config, weights.attention_norm, rows, buffers.stream.data(), buffers.normed.data(),
-                 executor);
-  weights.qkv.matrix.multiply({.rows = rows,
-                               .in = buffers.normed.data(),
-                               .in_stride = config.width,
-                               .out = buffers.qkv.data(),
-                               .out_stride = qkv_width(config),
-                               .bias = bias_of(weights.qkv)},
-                              buffers.tiles, executor);
-  store_rows(config, weights, layer, batch, workspace);
-  attend_rows(config, layer, batch, workspace);
-  weights.attention_output.matrix.multiply({.rows = rows,
-                                            .in = buffers.attended.data(),
-                                            .in_stride = config.heads * config.value_dim,
-                                            .out = buffers.stream.data(),
-                                            .out_stride = config.width,
-                                            .add = true,
-                                            .bias = bias_of(weights.attention_output)},
-                                           buffers.tiles, executor);
-  normalise_rows(config, weights.feed_forward_norm, rows, buffers.stream.data(),
-                 buffers.normed.data(), executor);
-  feed_forward(config, weights, rows, workspace);
+  normalise_rows(config, weights.attention_norm, batch.rows(), workspace);
+  self_attention(config, weights, layer, batch, workspace);
+  normalise_rows(config, weights.feed_forward_norm, batch.rows(), workspace);
+  feed_forward(config, weights, batch.rows(), workspace);
 }
 
 }  // namespace decant::inline v0::model::detail

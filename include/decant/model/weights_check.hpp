@@ -36,23 +36,24 @@ inline void check_linear(const Linear& linear, Index rows, Index columns, std::s
   check_vector(linear.bias, rows, true, name, layer);
 }
 
-inline void check_norm(const NormWeights& norm, Index size, bool optional, std::string_view name,
-                       Index layer) {
+inline void check_norm(Norm kind, const NormWeights& norm, Index size, bool optional,
+                       std::string_view name, Index layer) {
   check_vector(norm.weight, size, optional, name, layer);
   check_vector(norm.bias, size, true, name, layer);
+  expects(norm.bias.empty() || (kind == Norm::layer && !norm.weight.empty()),
+          "model::Weights: ", name, " of layer ", layer, " has a bias that nothing would add");
 }
 
 inline void check_layer(const Config& config, const LayerWeights& weights, Index layer) {
-  const Index keys = (config.heads + config.kv_heads) * config.key_dim;
-  const Index inner = config.gated ? 2 * config.feed_forward : config.feed_forward;
-  check_norm(weights.attention_norm, config.width, false, "the attention norm", layer);
-  check_linear(weights.qkv, keys + config.kv_heads * config.value_dim, config.width, "qkv", layer);
-  check_norm(weights.query_norm, config.key_dim, true, "the query norm", layer);
-  check_norm(weights.key_norm, config.key_dim, true, "the key norm", layer);
+  check_norm(config.norm, weights.attention_norm, config.width, false, "the attention norm", layer);
+  check_linear(weights.qkv, config.qkv_width(), config.width, "qkv", layer);
+  check_norm(config.norm, weights.query_norm, config.key_dim, true, "the query norm", layer);
+  check_norm(config.norm, weights.key_norm, config.key_dim, true, "the key norm", layer);
   check_linear(weights.attention_output, config.width, config.heads * config.value_dim,
                "the attention output", layer);
-  check_norm(weights.feed_forward_norm, config.width, false, "the feed-forward norm", layer);
-  check_linear(weights.up, inner, config.width, "up", layer);
+  check_norm(config.norm, weights.feed_forward_norm, config.width, false, "the feed-forward norm",
+             layer);
+  check_linear(weights.up, config.up_width(), config.width, "up", layer);
   check_linear(weights.down, config.width, config.feed_forward, "down", layer);
 }
 
@@ -74,7 +75,8 @@ inline void check(const Config& config, const Weights& weights) {
   for (Index layer = 0; layer < config.layers; ++layer) {
     detail::check_layer(config, weights.layers[static_cast<std::size_t>(layer)], layer);
   }
-  detail::check_norm(weights.output_norm, config.width, false, "the output norm", kNoLayer);
+  detail::check_norm(config.norm, weights.output_norm, config.width, false, "the output norm",
+                     kNoLayer);
   if (!weights.output.matrix.empty()) {
     detail::check_matrix(weights.output.matrix, config.vocabulary, config.width, "the output",
                          kNoLayer);

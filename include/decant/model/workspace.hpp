@@ -1,7 +1,10 @@
 // decant/model/workspace.hpp - the memory and the workers of a step, made once.
 //
-// Depends on  attention/{problem,rope}.hpp, core/executor.hpp, kernels/row_tiles.hpp,
-// model/config.hpp Tested by   tests/model/step_test.cpp, tests/law/allocation_test.cpp
+// A step allocates nothing: whatever flows between its operations lies in buffers of the largest
+// size that the user foresaw. One workspace serves any number of sequences, one step at a time.
+//
+// Depends on  attention/{problem,rope}.hpp, kernels/row_tiles.hpp, model/{config,profile}.hpp
+// Tested by   tests/model/step_test.cpp, tests/law/allocation_test.cpp
 #pragma once
 
 #include <decant/attention/problem.hpp>
@@ -13,6 +16,7 @@
 #include <decant/core/types.hpp>
 #include <decant/kernels/row_tiles.hpp>
 #include <decant/model/config.hpp>
+#include <decant/model/profile.hpp>
 
 #include <algorithm>
 #include <span>
@@ -27,14 +31,8 @@ struct Limits {
   Index sequences = 1;
 };
 
-// Numbers of one row of stacked queries, keys and values.
-inline Index qkv_width(const Config& config) {
-  return (config.heads + config.kv_heads) * config.key_dim + config.kv_heads * config.value_dim;
-}
-
 inline Index rotary_pairs(const Config& config) {
-  if (!config.rope) return 0;
-  return (config.rope->rotary_dim == 0 ? config.key_dim : config.rope->rotary_dim) / 2;
+  return config.rope ? config.rope->dim(config.key_dim) / 2 : 0;
 }
 
 // The widest row that a product of the model reads.
@@ -47,13 +45,13 @@ struct StepBuffers {
   StepBuffers(const Config& config, const Limits& limits, Index threads)
       : stream(checked_product(limits.rows, config.width)),
         normed(checked_product(limits.rows, config.width)),
-        qkv(checked_product(limits.rows, qkv_width(config))),
+        qkv(checked_product(limits.rows, config.qkv_width())),
         attended(checked_product({limits.rows, config.heads, config.value_dim})),
-        inner(checked_product({limits.rows, config.gated ? 2 : 1, config.feed_forward})),
+        inner(checked_product(limits.rows, config.up_width())),
         cosines(checked_product(limits.rows, rotary_pairs(config))),
         sines(checked_product(limits.rows, rotary_pairs(config))),
         logits(checked_product(limits.logit_rows, config.vocabulary)),
-        tiles(checked_product(limits.rows, widest_input(config))),
+        tiles(limits.rows, widest_input(config)),
         scratch(config.geometry(), config.heads, threads, limits.sequences, config.max_positions) {
     if (config.rope) frequencies = attention::frequencies(*config.rope, config.key_dim);
   }
@@ -66,6 +64,7 @@ struct StepBuffers {
   Buffer<float> cosines;   // [rows][rotary pairs]
   Buffer<float> sines;     // [rows][rotary pairs]
   Buffer<float> logits;    // [logit rows][vocabulary]
+  Index logit_rows = 0;    // that the last step filled
   kernels::RowTiles tiles;
   attention::Scratch scratch;
   std::vector<double> frequencies;  // [rotary pairs]
@@ -88,13 +87,17 @@ class Workspace {
   Executor& executor() noexcept { return *executor_; }
   StepBuffers& buffers() noexcept { return buffers_; }
 
+  // Where steps note what their operations cost; borrowed, and null for nowhere.
+  Profile* profile() const noexcept { return profile_; }
+  void set_profile(Profile* profile) noexcept { profile_ = profile; }
+
   // Logits of the i-th row that asked for them in the last step, in the order of the batch.
   //
   // Shape    [vocabulary]
-  // Errors   std::invalid_argument
+  // Errors   std::invalid_argument when fewer rows did
   std::span<float> logits(Index at) {
-    expects(at >= 0 && at < limits_.logit_rows, "model::Workspace: logit row ", at, " of ",
-            limits_.logit_rows);
+    expects(at >= 0 && at < buffers_.logit_rows, "model::Workspace: logit row ", at, " of ",
+            buffers_.logit_rows);
     return {buffers_.logits.data() + at * config_.vocabulary,
             static_cast<std::size_t>(config_.vocabulary)};
   }
@@ -111,6 +114,7 @@ class Workspace {
   Limits limits_;
   Config config_;
   Executor* executor_;
+  Profile* profile_ = nullptr;
   StepBuffers buffers_;
 };
 
