@@ -9,14 +9,18 @@ set(DECANT_HEADERS
   include/decant/core/random.hpp
   include/decant/core/shape.hpp
   include/decant/core/simd.hpp
+  include/decant/core/int_lanes.hpp
   include/decant/core/thread_pool.hpp
   include/decant/core/types.hpp
   include/decant/codec/concept.hpp
   include/decant/codec/plain.hpp
+  include/decant/codec/block.hpp
   include/decant/kernels/activation.hpp
+  include/decant/kernels/block_tile.hpp
   include/decant/kernels/matrix.hpp
   include/decant/kernels/norm.hpp
   include/decant/kernels/packed.hpp
+  include/decant/kernels/packed_blocks.hpp
   include/decant/kernels/product.hpp
   include/decant/kernels/row_tiles.hpp
   include/decant/kernels/softmax.hpp
@@ -34,6 +38,7 @@ set(DECANT_HEADERS
   include/decant/model/batch.hpp
   include/decant/model/config.hpp
   include/decant/model/decoder.hpp
+  include/decant/model/profile.hpp
   include/decant/model/layer.hpp
   include/decant/model/weights.hpp
   include/decant/model/weights_check.hpp
@@ -46,20 +51,35 @@ set(DECANT_IO_HEADERS
   include/decant/io.hpp
   include/decant/io/added_tokens.hpp
   include/decant/io/bpe.hpp
+  include/decant/io/bpe_merge.hpp
   include/decant/io/byte_letters.hpp
   include/decant/io/checkpoint.hpp
+  include/decant/io/checkpoint_config.hpp
+  include/decant/io/gguf.hpp
+  include/decant/io/gguf_config.hpp
+  include/decant/io/gguf_keys.hpp
+  include/decant/io/gguf_metadata.hpp
+  include/decant/io/gguf_rope.hpp
+  include/decant/io/gguf_tokenizer.hpp
+  include/decant/io/gguf_value.hpp
+  include/decant/io/gguf_vocabulary.hpp
   include/decant/io/gpt2_weights.hpp
   include/decant/io/hf_config.hpp
   include/decant/io/hf_fields.hpp
   include/decant/io/hf_rope.hpp
   include/decant/io/json.hpp
+  include/decant/io/little_endian.hpp
   include/decant/io/llama_weights.hpp
+  include/decant/io/load_options.hpp
+  include/decant/io/load_tokenizer.hpp
   include/decant/io/mapped_file.hpp
   include/decant/io/metaspace.hpp
   include/decant/io/normalizer.hpp
   include/decant/io/pattern.hpp
   include/decant/io/pre_tokenizer.hpp
   include/decant/io/safetensors.hpp
+  include/decant/io/score_merges.hpp
+  include/decant/io/tensor.hpp
   include/decant/io/tensor_files.hpp
   include/decant/io/text_stream.hpp
   include/decant/io/token_decoder.hpp

@@ -37,7 +37,7 @@ struct Options {
 };
 
 void declare(CLI::App& app, Options& options) {
-  examples::add_model(app, options.model, "a Hugging Face checkpoint (the embedded one)");
+  examples::add_model(app, options.model, "a checkpoint (the embedded one)");
   app.add_option("--lengths", options.lengths, "of the prompts, as in \"1 10 100\" (1 to 256)");
   examples::add_type(app, "--cache-type", options.cache_type, "numbers of the cache (f32)");
   examples::add_threads(app, options.threads);
@@ -47,6 +47,8 @@ void declare(CLI::App& app, Options& options) {
 // What was asked for, or powers of two, as far as the model reaches; in ascending order.
 std::vector<Index> lengths_of(const Options& options, Index positions) {
   const Index most = positions - kAnswerTokens;
+  expects<std::runtime_error>(most >= 1, "an answer of ", kAnswerTokens,
+                              " tokens does not fit into the model's ", positions, " positions");
   std::vector<Index> lengths;
   if (options.lengths.empty()) {
     for (Index n = 1; n <= std::min<Index>(most, 256); n *= 2) lengths.push_back(n);

@@ -1,16 +1,19 @@
 // generate: continues a text and shows it while it grows.
 //
-// You learn what a program around decant consists of: a decoder and a tokenizer from a folder, a
-// store that holds keys and values, a workspace, and one call whose sink gets each token at once.
+// You learn what a program around decant consists of: a decoder and a tokenizer from a checkpoint,
+// a store that holds keys and values, a workspace, and one call whose sink gets each token at once.
 #include <decant/decoding/generate.hpp>
 
 #include <decant/core/thread_pool.hpp>
+#include <decant/io/load_options.hpp>
+#include <decant/io/load_tokenizer.hpp>
 #include <decant/io/text_stream.hpp>
 #include <decant/io/tokenizer.hpp>
 #include <decant/kv/contiguous.hpp>
 #include <decant/model/decoder.hpp>
 
 #include "support/model.hpp"
+#include "support/profile.hpp"
 
 #include <algorithm>
 #include <iostream>
@@ -28,14 +31,16 @@ struct Options {
   std::string model = examples::default_model_folder();
   std::string prompt = "ROMEO:";
   decoding::GenerateOptions generate = {.max_new_tokens = 100, .sampler = {.temperature = 0.8}};
+  io::LoadOptions load;
   codec::Type cache_type = codec::Type::f32;
   Index threads = examples::default_threads();
   bool stats = false;
+  bool profile = false;
 };
 
 void declare(CLI::App& app, Options& options) {
   decoding::SamplerOptions& sampler = options.generate.sampler;
-  examples::add_model(app, options.model, "a Hugging Face checkpoint (the embedded one)");
+  examples::add_model(app, options.model, "a checkpoint (the embedded one)");
   app.add_option("--prompt", options.prompt, "the text to continue (\"ROMEO:\")");
   const auto number = [&app]<class Number>(const std::string& name, Number& value,
                                            const std::string& about,
@@ -48,10 +53,12 @@ void declare(CLI::App& app, Options& options) {
   number("--top-p", sampler.top_p, "of the most probable up to this mass (1)", 1.0);
   number("--min-p", sampler.min_p, "of those so probable beside the best (0)");
   number("--seed", sampler.seed, "which random numbers (0)");
+  examples::add_load_options(app, options.load);
   examples::add_type(app, "--cache-type", options.cache_type, "numbers of the cache (f32)");
   examples::add_threads(app, options.threads);
   app.add_flag("--recompute", options.generate.recompute, "no reuse; the text is the same");
   app.add_flag("--stats", options.stats, "counts and times to standard error");
+  app.add_flag("--profile", options.profile, "time by kind of operation to standard error");
 }
 
 // The prompt in tokens; of an empty one, the token that begins a text.
@@ -67,7 +74,7 @@ std::vector<Token> encode(const Options& options, const io::Tokenizer& tokenizer
                                 checkpoint.config.max_positions);
   const Token largest = *std::ranges::max_element(tokens);
   expects<FormatError>(largest < checkpoint.config.vocabulary, options.model,
-                       ": tokenizer.json has a token ", largest, ", the model a vocabulary of ",
+                       ": its tokenizer has a token ", largest, ", the model a vocabulary of ",
                        checkpoint.config.vocabulary);
   return tokens;
 }
@@ -94,7 +101,11 @@ decoding::Generation stream(const Options& options, const io::Tokenizer& tokeniz
   const Index capacity = std::ssize(prompt) + std::min(room, options.generate.max_new_tokens);
   ThreadPool threads(options.threads);
   kv::Contiguous<C> store(decoder.config().geometry(), capacity);
-  model::Workspace workspace(decoder.config(), {.rows = std::min<Index>(capacity, 512)}, threads);
+  model::WaitingExecutor watched(threads);
+  model::Workspace workspace(decoder.config(), {.rows = std::min<Index>(capacity, 512)},
+                             options.profile ? static_cast<Executor&>(watched) : threads);
+  model::Profile profile;
+  if (options.profile) workspace.set_profile(&profile);
 
   io::TextStream text(tokenizer, prompt);
   std::string waiting = options.prompt;
@@ -104,13 +115,15 @@ decoding::Generation stream(const Options& options, const io::Tokenizer& tokeniz
   };
   auto generation = generate(decoder, store, workspace, prompt, options.generate, show);
   std::cout << waiting << text.finish() << '\n';
+  if (options.profile) {
+    examples::print(std::cerr, profile, watched.seconds(), examples::measure_bounds(threads));
+  }
   return generation;
 }
 
 void generate(Options options) {
-  io::Checkpoint checkpoint = examples::load(options.model);
-  const auto tokenizer =
-      io::Tokenizer::open(std::filesystem::path(options.model) / "tokenizer.json");
+  io::Checkpoint checkpoint = examples::load(options.model, options.load);
+  const io::Tokenizer tokenizer = io::load_tokenizer(options.model);
   const std::vector<Token> prompt = encode(options, tokenizer, checkpoint);
   options.generate.stop.end_tokens = checkpoint.end_tokens;
   const model::Decoder decoder(std::move(checkpoint.config), std::move(checkpoint.weights));
@@ -128,7 +141,7 @@ void generate(Options options) {
 
 int main(int argc, char** argv) {
   Options options;
-  CLI::App app("Continues a text, from a Hugging Face checkpoint folder.", "generate");
+  CLI::App app("Continues a text, from a checkpoint.", "generate");
   declare(app, options);
   return examples::run(app, argc, argv, [&] { generate(options); });
 }

@@ -5,7 +5,7 @@
 #include <decant/kv/geometry.hpp>
 
 #include <decant/codec/plain.hpp>
-#include <decant/io/hf_config.hpp>
+#include <decant/io/checkpoint.hpp>
 
 #include "support/options.hpp"
 
@@ -30,8 +30,9 @@ void declare(CLI::App& app, Options& options) {
   const auto number = [&app](const std::string& name, Index& value, const std::string& about) {
     return app.add_option(name, value, about)->check(examples::number<Index>(1))->type_name("N");
   };
-  auto* model = app.add_option("--model", options.model, "a folder with a config.json")
-                    ->check(examples::not_empty());
+  auto* model =
+      app.add_option("--model", options.model, "a folder with a config.json, or a GGUF file")
+          ->check(examples::not_empty());
   auto* layers = number("--layers", options.layers, "layers of the model");
   auto* heads = number("--kv-heads", options.kv_heads, "key and value heads of a layer");
   auto* dim = number("--head-dim", options.head_dim, "numbers of a key and of a value");

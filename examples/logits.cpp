@@ -5,6 +5,7 @@
 #include <decant/model/decoder.hpp>
 
 #include <decant/core/thread_pool.hpp>
+#include <decant/io/load_options.hpp>
 #include <decant/kv/contiguous.hpp>
 
 #include "support/model.hpp"
@@ -25,17 +26,19 @@ using namespace decant;
 
 struct Options {
   std::string model, tokens, out, chunks;
+  io::LoadOptions load;
   codec::Type cache_type = codec::Type::f32;
   Index threads = examples::default_threads();
 };
 
 void declare(CLI::App& app, Options& options) {
-  examples::add_model(app, options.model, "a Hugging Face checkpoint")->required();
+  examples::add_model(app, options.model, "a checkpoint")->required();
   app.add_option("--tokens", options.tokens, "token ids, as in \"1 2 3\"")->required();
   app.add_option("--out", options.out, "the file: a row of f32 for every token")
       ->required()
       ->check(examples::not_empty());
   app.add_option("--chunks", options.chunks, "tokens of each step, as in \"2 1\"");
+  examples::add_load_options(app, options.load);
   examples::add_type(app, "--cache-type", options.cache_type, "numbers of the cache (f32)");
   examples::add_threads(app, options.threads);
 }
@@ -94,7 +97,7 @@ void write(const Options& options, const model::Decoder& decoder, std::span<cons
 }
 
 void logits(const Options& options) {
-  io::Checkpoint checkpoint = examples::load(options.model);
+  io::Checkpoint checkpoint = examples::load(options.model, options.load);
   const std::vector<Token> tokens = tokens_of(options, checkpoint.config.vocabulary);
   const std::vector<Index> chunks = chunks_of(options, std::ssize(tokens));
   const model::Decoder decoder(std::move(checkpoint.config), std::move(checkpoint.weights));

@@ -102,11 +102,12 @@ inline std::optional<decant::codec::Type> parse_type(std::string_view name) {
   return decant::codec::parse(name);
 }
 
+// The format of single numbers: what a cache holds.
 inline CLI::Option* add_type(CLI::App& app, const std::string& option, decant::codec::Type& type,
                              const std::string& about) {
   const auto read = [option, &type](const std::string& text) {
     const auto parsed = parse_type(text);
-    if (!parsed) {
+    if (!parsed || decant::codec::is_block(*parsed)) {
       throw CLI::ValidationError(option, sentence("\"", text, "\" is not f32, bf16 or f16"));
     }
     type = *parsed;

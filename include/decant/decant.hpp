@@ -13,12 +13,14 @@
 #include <decant/attention/score.hpp>
 #include <decant/attention/segment.hpp>
 #include <decant/attention/value_tile.hpp>
+#include <decant/codec/block.hpp>
 #include <decant/codec/concept.hpp>
 #include <decant/codec/plain.hpp>
 #include <decant/core/buffer.hpp>
 #include <decant/core/config.hpp>
 #include <decant/core/error.hpp>
 #include <decant/core/executor.hpp>
+#include <decant/core/int_lanes.hpp>
 #include <decant/core/random.hpp>
 #include <decant/core/shape.hpp>
 #include <decant/core/simd.hpp>
@@ -29,9 +31,11 @@
 #include <decant/decoding/statistics.hpp>
 #include <decant/decoding/stop.hpp>
 #include <decant/kernels/activation.hpp>
+#include <decant/kernels/block_tile.hpp>
 #include <decant/kernels/matrix.hpp>
 #include <decant/kernels/norm.hpp>
 #include <decant/kernels/packed.hpp>
+#include <decant/kernels/packed_blocks.hpp>
 #include <decant/kernels/product.hpp>
 #include <decant/kernels/row_tiles.hpp>
 #include <decant/kernels/softmax.hpp>
@@ -43,6 +47,7 @@
 #include <decant/model/config.hpp>
 #include <decant/model/decoder.hpp>
 #include <decant/model/layer.hpp>
+#include <decant/model/profile.hpp>
 #include <decant/model/weights.hpp>
 #include <decant/model/weights_check.hpp>
 #include <decant/model/workspace.hpp>

@@ -14,7 +14,7 @@ namespace decant::fuzz {
 // the reader, and so is a configuration that contradicts itself.
 inline bool accepts_config(std::string_view text) {
   try {
-    const io::HfConfig config = io::parse_hf_config(text, "config.json");
+    const io::CheckpointConfig config = io::parse_hf_config(text, "config.json");
     model::check(config.model);
     for (Token token : config.end_tokens) {
       if (token < 0 || token >= config.model.vocabulary) std::terminate();

@@ -22,7 +22,7 @@ inline bool accepts_safetensors(std::span<const std::byte> bytes) {
       covered += tensor.data.size();
       for (std::byte each : tensor.data) sum += std::to_integer<std::size_t>(each);
     }
-    const auto header = io::detail::little_endian(bytes.first<8>());
+    const auto header = io::little_endian(bytes.first<8>());
     if (8 + header + covered != bytes.size() || sum > 255 * covered) std::terminate();
     return true;
   } catch (const FormatError&) {

@@ -13,7 +13,7 @@
 namespace {
 
 using namespace decant;
-using io::HfConfig;
+using io::CheckpointConfig;
 using io::Json;
 using trial::refuses;
 using Windows = std::vector<Position>;
@@ -28,18 +28,18 @@ Json gpt2() {
   return {{"model_type", "gpt2"}, {"vocab_size", 100}, {"n_embd", 64},
           {"n_layer", 3},         {"n_head", 4},       {"n_positions", 32}};
 }
-HfConfig parse(const Json& json) { return io::parse_hf_config(json.dump(), "config.json"); }
-HfConfig with(Json json, const Json& changes) {
+CheckpointConfig parse(const Json& json) { return io::parse_hf_config(json.dump(), "config.json"); }
+CheckpointConfig with(Json json, const Json& changes) {
   json.update(changes);
   return parse(json);
 }
-HfConfig without(Json json, const char* key) {
+CheckpointConfig without(Json json, const char* key) {
   json.erase(key);
   return parse(json);
 }
 
 TEST(HfConfig, OfLlamaHasTheDefaultsOfItsClass) {
-  const HfConfig config = parse(sizes("llama"));
+  const CheckpointConfig config = parse(sizes("llama"));
   EXPECT_EQ(config.model.vocabulary, 100);
   EXPECT_EQ(config.model.layers, 3);
   EXPECT_EQ(config.model.width, 64);
@@ -117,19 +117,20 @@ TEST(HfConfig, RefusesLayerTypesThatItCannotMean) {
 }
 
 TEST(HfConfig, KnowsWhichBiasesAndNormsAFamilyHas) {
-  const HfConfig qwen2 = parse(sizes("qwen2"));
+  const CheckpointConfig qwen2 = parse(sizes("qwen2"));
   EXPECT_TRUE(qwen2.qkv_bias && !qwen2.attention_output_bias && !qwen2.query_key_norm);
   EXPECT_FALSE(with(sizes("qwen2"), {{"attention_bias", true}}).attention_output_bias);
-  const HfConfig qwen3 = parse(sizes("qwen3"));
+  const CheckpointConfig qwen3 = parse(sizes("qwen3"));
   EXPECT_TRUE(!qwen3.qkv_bias && qwen3.query_key_norm);
-  const HfConfig biased = with(sizes("llama"), {{"attention_bias", true}, {"mlp_bias", true}});
+  const CheckpointConfig biased =
+      with(sizes("llama"), {{"attention_bias", true}, {"mlp_bias", true}});
   EXPECT_TRUE(biased.qkv_bias && biased.attention_output_bias && biased.feed_forward_bias);
-  const HfConfig other = parse(gpt2());
+  const CheckpointConfig other = parse(gpt2());
   EXPECT_TRUE(other.qkv_bias && other.attention_output_bias && other.feed_forward_bias);
 }
 
 TEST(HfConfig, OfGemmaScalesEmbeddingsAndShiftsNorms) {
-  const HfConfig config = with(sizes("gemma"), {{"head_dim", 6}, {"hidden_act", "gelu"}});
+  const CheckpointConfig config = with(sizes("gemma"), {{"head_dim", 6}, {"hidden_act", "gelu"}});
   EXPECT_TRUE(config.norm_plus_one && config.tied);
   EXPECT_EQ(config.model.embedding_scale, 8.0f);
   EXPECT_EQ(config.model.activation, model::Activation::gelu_tanh);
@@ -140,7 +141,7 @@ TEST(HfConfig, OfGemmaScalesEmbeddingsAndShiftsNorms) {
 }
 
 TEST(HfConfig, OfGpt2IsAnotherBlock) {
-  const HfConfig config = parse(gpt2());
+  const CheckpointConfig config = parse(gpt2());
   EXPECT_EQ(config.naming, io::Naming::gpt2);
   EXPECT_EQ(config.model.norm, model::Norm::layer);
   EXPECT_EQ(config.model.norm_epsilon, 1e-5f);
@@ -174,7 +175,7 @@ TEST(HfConfig, TiesTheOutputAsTheFileOrElseTheFamilySays) {
 }
 
 TEST(HfConfig, TakesTheHeadSizeFromHeadDimWhereGiven) {
-  const HfConfig given = with(sizes("llama"), {{"head_dim", 32}});
+  const CheckpointConfig given = with(sizes("llama"), {{"head_dim", 32}});
   EXPECT_EQ(given.model.key_dim, 32);
   EXPECT_EQ(given.model.heads * given.model.key_dim, 128);
   EXPECT_EQ(given.model.kv_heads * given.model.value_dim, 64);

@@ -1,5 +1,6 @@
 // tests/io/malformed_config_test.cpp - configurations that say nothing a model could be made of,
 // and the special tokens, which may be odd without being wrong.
+#include <decant/io/checkpoint.hpp>
 #include <decant/io/hf_config.hpp>
 
 #include "fuzz/config_target.hpp"
@@ -14,7 +15,7 @@
 namespace {
 
 using namespace decant;
-using io::HfConfig;
+using io::CheckpointConfig;
 using io::Json;
 using trial::refuses;
 
@@ -22,8 +23,8 @@ const Json kLlama = {{"model_type", "llama"},    {"vocab_size", 100},
                      {"hidden_size", 64},        {"num_hidden_layers", 3},
                      {"num_attention_heads", 4}, {"intermediate_size", 96}};
 
-HfConfig parse(const std::string& text) { return io::parse_hf_config(text, "config.json"); }
-HfConfig with(const Json& changes) {
+CheckpointConfig parse(const std::string& text) { return io::parse_hf_config(text, "config.json"); }
+CheckpointConfig with(const Json& changes) {
   Json json = kLlama;
   json.update(changes);
   return parse(json.dump());
@@ -151,7 +152,7 @@ TEST(SpecialTokens, AreOneAListOrNone) {
 }
 
 TEST(SpecialTokens, OutsideTheVocabularyAreRemarkedAndIgnored) {
-  const HfConfig config = with({{"eos_token_id", {50256, 2, -1}}, {"bos_token_id", 100}});
+  const CheckpointConfig config = with({{"eos_token_id", {50256, 2, -1}}, {"bos_token_id", 100}});
   EXPECT_EQ(config.end_tokens, (std::vector<Token>{2}));
   EXPECT_FALSE(config.begin_token.has_value());
   ASSERT_EQ(config.remarks.size(), 3u);
@@ -165,7 +166,7 @@ class ConfigFolder : public ::testing::Test {
     json.update({{"eos_token_id", 2}, {"bos_token_id", 1}});
     folder_.write("config.json", json.dump());
   }
-  HfConfig read() const { return io::read_hf_config(folder_.path()); }
+  CheckpointConfig read() const { return io::read_hf_config(folder_.path()); }
 
   trial::Folder folder_;
 };

@@ -42,20 +42,20 @@ class Shards : public ::testing::Test {
 TEST_F(Shards, AreReadAsOneSet) {
   TensorFiles opened = open();
   const TensorFiles files = std::move(opened);
-  ASSERT_EQ(files.entries().size(), 3u);
+  ASSERT_EQ(files.table().entries().size(), 3u);
   for (const char* name : {"a", "b", "c"}) {
-    ASSERT_NE(files.find(name), nullptr) << name;
-    EXPECT_EQ(files.find(name)->tensor->shape, (std::vector<Index>{2}));
-    EXPECT_EQ(files.find(name)->tensor->data.size(), 8u);
+    ASSERT_NE(files.table().find(name), nullptr) << name;
+    EXPECT_EQ(files.table().find(name)->tensor->shape, (std::vector<Index>{2}));
+    EXPECT_EQ(files.table().find(name)->tensor->data.size(), 8u);
   }
-  EXPECT_NE(files.find("c")->file.find("two.safetensors"), std::string_view::npos);
-  EXPECT_EQ(files.find("d"), nullptr);
+  EXPECT_NE(files.table().find("c")->file.find("two.safetensors"), std::string_view::npos);
+  EXPECT_EQ(files.table().find("d"), nullptr);
 }
 
 TEST_F(Shards, GiveWayToASingleFile) {
   folder_.write("model.safetensors", tensors({"x"}).file());
-  EXPECT_NE(open().find("x"), nullptr);
-  EXPECT_EQ(open().find("a"), nullptr);
+  EXPECT_NE(open().table().find("x"), nullptr);
+  EXPECT_EQ(open().table().find("a"), nullptr);
 }
 
 TEST_F(Shards, ThatAreMissingAreNamed) {

@@ -69,11 +69,11 @@ class WrittenCheckpoint {
     return result;
   }
 
-  io::Checkpoint load() const {
+  io::Checkpoint load(const io::LoadOptions& options = {}) const {
     const Folder folder;
     folder.write("config.json", config.dump());
     folder.write("model.safetensors", tensors.file());
-    return io::load_checkpoint(folder.path());
+    return io::load_checkpoint(folder.path(), options);
   }
 
   io::Json config;

@@ -1,5 +1,9 @@
 # decant_snippets(README.md): every complete program in a ```cpp block is built and run, every ```sh
-# block that a ```text block follows is run, and what they print is the ```text block.
+# block that a ```text block follows is run, and what they print is the ```text block. Other ```cpp
+# blocks are compiled with the program before them, as functions of what they mention.
+set(mentioned "const model::Decoder& decoder, kv::Contiguous<codec::BF16>& a,
+  kv::Contiguous<codec::BF16>& b, std::span<const Token> prompt_chunk, Token next_token,
+  Executor& threads")
 function(decant_snippets page)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${page})
   file(READ ${page} rest)
@@ -30,6 +34,9 @@ function(decant_snippets page)
       add_executable(snippet_${number} ${file}.cpp)
       target_link_libraries(snippet_${number} PRIVATE decant_dev)
       set(command $<TARGET_FILE:snippet_${number}>)
+      set(program ${file}.cpp)
+    elseif(language STREQUAL cpp)
+      file(APPEND ${program} "namespace decant {\nvoid block_${number}(${mentioned}) {\n${block}\n}\n}\n")
     elseif(language STREQUAL sh)
       string(REPLACE build/release ${PROJECT_BINARY_DIR} block "${block}")
       file(WRITE ${file}.sh "${block}")

@@ -169,11 +169,16 @@ class AddedTokens {
                           const Normalizer& normalizer) {
     AddedTokens added;
     for (const JsonObject& entry : file.objects("added_tokens")) {
-      added.tokens_.push_back(read_token(entry, normalizer));
-      const AddedToken& token = added.tokens_.back();
-      added.names_.add(token.content, token.id, entry.place("id"));
-      expects_agreement(model, token, entry.place("id"));
+      added.add(read_token(entry, normalizer), model, entry.place("id"));
     }
+    added.index();
+    return added;
+  }
+  // Of tokens that are no field of their own; `place` is how sentences name them.
+  static AddedTokens of(std::vector<AddedToken> tokens, const Vocabulary& model,
+                        std::string_view place) {
+    AddedTokens added;
+    for (AddedToken& token : tokens) added.add(std::move(token), model, place);
     added.index();
     return added;
   }
@@ -206,14 +211,22 @@ class AddedTokens {
             entry.flag_or("special", false)};
   }
 
+  void add(AddedToken token, const Vocabulary& model, std::string_view place) {
+    names_.add(token.content, token.id, place);
+    expects_agreement(model, token, place);
+    tokens_.push_back(std::move(token));
+  }
+
   static void expects_agreement(const Vocabulary& model, const AddedToken& token,
                                 std::string_view place) {
     const std::optional<Token> id = model.find(token.content);
-    expects<FormatError>(!id || *id == token.id, place, " is ", token.id, ", but \"", token.content,
-                         "\" has the id ", id.value_or(0), " in the vocabulary");
+    expects<FormatError>(!id || *id == token.id, place, " is ", token.id, ", but \"",
+                         printable(token.content), "\" has the id ", id.value_or(0),
+                         " in the vocabulary");
     const std::string* other = model.find(token.id);
     expects<FormatError>(other == nullptr || *other == token.content, place, " is ", token.id,
-                         ", which is \"", other == nullptr ? "" : *other, "\" in the vocabulary");
+                         ", which is \"", other == nullptr ? "" : printable(*other),
+                         "\" in the vocabulary");
   }
 
   void index() {

@@ -8,7 +8,7 @@
 // A character without a token becomes its bytes (byte_fallback, if the vocabulary has all of them),
 // else the unknown token, else nothing.
 //
-// Depends on  io/json.hpp, io/utf8.hpp, io/vocabulary.hpp
+// Depends on  io/bpe_merge.hpp, io/json.hpp, io/utf8.hpp, io/vocabulary.hpp
 // Source      Sennrich et al. 2016, "Neural Machine Translation of Rare Words with Subword Units",
 //             arXiv:1508.07909; the format as Hugging Face's tokenizers library writes it
 // Tested by   tests/io/bpe_test.cpp, against a loop that looks for the best pair anew each time
@@ -16,6 +16,7 @@
 
 #include <decant/core/error.hpp>
 #include <decant/core/types.hpp>
+#include <decant/io/bpe_merge.hpp>
 #include <decant/io/json.hpp>
 #include <decant/io/utf8.hpp>
 #include <decant/io/vocabulary.hpp>
@@ -25,6 +26,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -50,12 +52,25 @@ struct BpeScratch {
   std::vector<Candidate> heap;
 };
 
+struct BpeOptions {
+  bool fuse_unknown = false;   // a run of unknown characters is one unknown token
+  bool byte_fallback = false;  // a character without a token becomes tokens <0x00> to <0xFF>
+  bool ignore_merges = false;  // a piece that is a token stays one
+};
+
 // Errors   from read: FormatError naming the field (a merge of absent tokens, a spelling of merges
 //          that is ambiguous, an option that is not supported)
 // Threads  immutable; a scratch belongs to one encoding
 class Bpe {
  public:
   Bpe() = default;
+  // Of a pair that is listed twice the last one counts, as in the format's own library.
+  Bpe(Vocabulary vocabulary, std::span<const BpeMerge> merges, const BpeOptions& options)
+      : vocabulary_(std::move(vocabulary)), options_(options) {
+    merges_.reserve(merges.size());
+    for (const BpeMerge& merge : merges) add(merge);
+    find_byte_tokens();
+  }
   static Bpe read(const JsonObject& model) {
     Bpe bpe;
     bpe.read_options(model);
@@ -72,7 +87,7 @@ class Bpe {
 
   // Appends the tokens of `piece`, valid UTF-8 of less than 2^31 characters.
   void encode(std::string_view piece, BpeScratch& scratch, std::vector<Token>& tokens) const {
-    if (ignore_merges_) {
+    if (options_.ignore_merges) {
       if (const auto whole = vocabulary_.find(piece)) return tokens.push_back(*whole);
     }
     split(piece, scratch.symbols);
@@ -93,7 +108,7 @@ class Bpe {
 
   void read_options(const JsonObject& model) {
     const std::string type = model.text_or("type", "BPE");
-    expects<FormatError>(type == "BPE", model.place("type"), " is \"", type,
+    expects<FormatError>(type == "BPE", model.place("type"), " is \"", printable(type),
                          "\", a model that is not known here");
     for (const std::string_view affix : {"continuing_subword_prefix", "end_of_word_suffix"}) {
       expects<FormatError>(model.text_or(affix, "").empty(), model.place(affix),
@@ -102,9 +117,8 @@ class Bpe {
     expects<FormatError>(model.number_or("dropout", 0.0) == 0.0, model.place("dropout"),
                          " is not 0: encoding would be random");
     if (model.has("unk_token")) unknown_text_ = model.text("unk_token");
-    fuse_unknown_ = model.flag_or("fuse_unk", false);
-    byte_fallback_ = model.flag_or("byte_fallback", false);
-    ignore_merges_ = model.flag_or("ignore_merges", false);
+    options_ = {model.flag_or("fuse_unk", false), model.flag_or("byte_fallback", false),
+                model.flag_or("ignore_merges", false)};
   }
 
   void read_vocabulary(const JsonObject& model) {
@@ -124,32 +138,28 @@ class Bpe {
     for (const Json& entry : list) {
       const std::string place = sentence(model.place("merges"), "[", rank, "]");
       const auto [left, right] = read_pair(entry, place);
-      const Merge merge = {rank, token_of(left + right, place)};
-      // As the format's own library: of a pair that is listed twice the last one counts.
-      merges_[pair_key(token_of(left, place), token_of(right, place))] = merge;
+      const auto token_of = [&](const std::string& text) {
+        return detail::part_of_merge(vocabulary_, text, place);
+      };
+      const Token merged = token_of(left + right);
+      add({token_of(left), token_of(right), merged, rank});
       rank += 1;
     }
   }
 
-  // Either ["a", "b"], or "a b" with exactly one space: with more it would be a guess which one
-  // divides the parts.
+  // Either ["a", "b"], or "a b".
   static std::pair<std::string, std::string> read_pair(const Json& entry, std::string_view place) {
     if (entry.is_array()) {
       expects<FormatError>(entry.size() == 2, place, " has ", entry.size(), " parts, not 2");
       return {JsonObject::as_text(entry[0], place), JsonObject::as_text(entry[1], place)};
     }
     const std::string text = JsonObject::as_text(entry, place);
-    const std::size_t space = text.find(' ');
-    expects<FormatError>(space != text.npos && text.find(' ', space + 1) == text.npos, place,
-                         " is \"", text, "\", which is not two parts with one space between");
-    return {text.substr(0, space), text.substr(space + 1)};
+    const auto [left, right] = detail::merge_parts(text, place);
+    return {std::string(left), std::string(right)};
   }
 
-  Token token_of(std::string_view text, std::string_view place) const {
-    const std::optional<Token> id = vocabulary_.find(text);
-    expects<FormatError>(id.has_value(), place, " needs the token \"", text,
-                         "\", which the vocabulary does not have");
-    return *id;
+  void add(const BpeMerge& merge) {
+    merges_[pair_key(merge.left, merge.right)] = {merge.rank, merge.merged};
   }
 
   void find_byte_tokens() {
@@ -171,7 +181,7 @@ class Bpe {
       if (push_known(character, symbols)) {
         after_unknown = false;
       } else if (unknown_ >= 0) {
-        if (!after_unknown || !fuse_unknown_) push(unknown_, symbols);
+        if (!after_unknown || !options_.fuse_unknown) push(unknown_, symbols);
         after_unknown = true;
       }
     }
@@ -188,7 +198,7 @@ class Bpe {
     };
     const bool has_all = std::all_of(character.begin(), character.end(),
                                      [&](char byte) { return token_of_byte(byte) >= 0; });
-    if (!byte_fallback_ || !has_all) return false;
+    if (!options_.byte_fallback || !has_all) return false;
     for (const char byte : character) push(token_of_byte(byte), symbols);
     return true;
   }
@@ -259,9 +269,7 @@ class Bpe {
   std::array<Token, 256> byte_tokens_{};
   std::optional<std::string> unknown_text_;
   Token unknown_ = -1;
-  bool fuse_unknown_ = false;
-  bool byte_fallback_ = false;
-  bool ignore_merges_ = false;
+  BpeOptions options_;
 };
 
 }  // namespace decant::inline v0::io

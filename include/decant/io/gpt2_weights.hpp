@@ -4,13 +4,13 @@
 // they are read with strides swapped. `c_attn` holds query, key and value outputs one after the
 // other, which is the order of the stacked matrix.
 //
-// Depends on  io/hf_config.hpp, io/weight_reader.hpp, model/weights.hpp
+// Depends on  io/checkpoint_config.hpp, io/weight_reader.hpp, model/weights.hpp
 // Source      Hugging Face transformers, modeling_gpt2 (tensor names, Conv1D)
 // Tested by   tests/io/checkpoint_test.cpp
 #pragma once
 
 #include <decant/core/types.hpp>
-#include <decant/io/hf_config.hpp>
+#include <decant/io/checkpoint_config.hpp>
 #include <decant/io/weight_reader.hpp>
 #include <decant/model/weights.hpp>
 
@@ -24,7 +24,7 @@ namespace detail {
 
 inline model::Linear read_conv1d(WeightReader& reader, const std::string& name, Index outputs,
                                  Index inputs) {
-  return {.matrix = kernels::Matrix(reader.transposed(name + ".weight", outputs, inputs)),
+  return {.matrix = reader.packed({reader.transposed(name + ".weight", outputs, inputs)}),
           .bias = reader.numbers(name + ".bias", {outputs})};
 }
 
@@ -40,13 +40,14 @@ inline model::NormWeights read_layer_norm(WeightReader& reader, const std::strin
 //
 // Errors   FormatError naming file and tensor
 // Cost     one pass over the tensors, which are copied into packed panels
-inline model::Weights read_gpt2_weights(WeightReader& reader, const HfConfig& config,
+inline model::Weights read_gpt2_weights(WeightReader& reader, const CheckpointConfig& config,
                                         std::vector<std::string>& remarks) {
   const Index width = config.model.width;
   const Index inner = config.model.feed_forward;
   const std::string prefix = reader.prefix("transformer.", "h.");
   model::Weights weights;
-  detail::read_vocabulary(reader, prefix + "wte.weight", config, weights, remarks);
+  detail::read_vocabulary(reader, prefix + "wte.weight", "lm_head.weight", config, weights,
+                          remarks);
   weights.positions = reader.numbers(prefix + "wpe.weight", {config.model.max_positions, width});
   for (Index at = 0; at < config.model.layers; ++at) {
     const std::string name = sentence(prefix, "h.", at, ".");

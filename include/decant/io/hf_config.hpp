@@ -13,13 +13,15 @@
 //   gemma        yes           none                         attention_bias
 //   gpt2         yes           none                         everywhere
 //
-// Depends on  io/hf_fields.hpp, io/hf_rope.hpp, io/json.hpp, io/mapped_file.hpp, model/config.hpp
+// Depends on  io/checkpoint_config.hpp, io/hf_fields.hpp, io/hf_rope.hpp, io/json.hpp,
+//             io/mapped_file.hpp
 // Source      Hugging Face transformers, configuration_<family> and modeling_<family>
 // Tested by   tests/io/hf_config_test.cpp, malformed_config_test.cpp, tests/fuzz/config_fuzz.cpp
 #pragma once
 
 #include <decant/core/error.hpp>
 #include <decant/core/types.hpp>
+#include <decant/io/checkpoint_config.hpp>
 #include <decant/io/hf_fields.hpp>
 #include <decant/io/hf_rope.hpp>
 #include <decant/io/json.hpp>
@@ -30,31 +32,12 @@
 #include <array>
 #include <cmath>
 #include <filesystem>
-#include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace decant::inline v0::io {
-
-// How the tensors of a checkpoint are called and laid out.
-enum class Naming { llama, gpt2 };
-
-// A model::Config, and what a loader of its weights must know besides.
-struct HfConfig {
-  model::Config model;
-  Naming naming = Naming::llama;
-  bool tied = false;  // the output matrix is the embedding
-  bool qkv_bias = false;
-  bool attention_output_bias = false;
-  bool feed_forward_bias = false;
-  bool query_key_norm = false;
-  bool norm_plus_one = false;  // a stored norm weight w means 1 + w
-  std::vector<Token> end_tokens;
-  std::optional<Token> begin_token;
-  std::vector<std::string> remarks;  // what was odd, but not wrong
-};
 
 namespace detail {
 
@@ -111,8 +94,8 @@ inline void read_llama_sizes(const JsonObject& config, const HfFamily& family,
                                config.integer_or("max_position_embeddings", family.max_positions));
 }
 
-inline HfConfig read_llama(const JsonObject& config, const HfFamily& family) {
-  HfConfig result;
+inline CheckpointConfig read_llama(const JsonObject& config, const HfFamily& family) {
+  CheckpointConfig result;
   model::Config& model = result.model;
   read_llama_sizes(config, family, model);
   model.norm_epsilon = epsilon(config, "rms_norm_eps", 1e-6);
@@ -134,8 +117,8 @@ inline HfConfig read_llama(const JsonObject& config, const HfFamily& family) {
   return result;
 }
 
-inline HfConfig read_gpt2(const JsonObject& config) {
-  HfConfig result;
+inline CheckpointConfig read_gpt2(const JsonObject& config) {
+  CheckpointConfig result;
   result.naming = Naming::gpt2;
   model::Config& model = result.model;
   model.vocabulary = extent(config, "vocab_size");
@@ -159,7 +142,7 @@ inline HfConfig read_gpt2(const JsonObject& config) {
   return result;
 }
 
-inline HfConfig read_family(const JsonObject& config) {
+inline CheckpointConfig read_family(const JsonObject& config) {
   const std::string type = config.text("model_type");
   if (type == "gpt2") return read_gpt2(config);
   const auto family = std::ranges::find(kHfFamilies, std::string_view(type), &HfFamily::name);
@@ -172,17 +155,11 @@ inline HfConfig read_family(const JsonObject& config) {
 
 // The ids under `key` (one, a list, or none), without those that no text can contain.
 inline std::vector<Token> token_ids(const JsonObject& object, std::string_view key,
-                                    HfConfig& config) {
+                                    CheckpointConfig& config) {
   std::vector<Token> ids;
   const auto add = [&](const Json& value) {
     const Index id = JsonObject::as_integer(value, object.place(key));
-    if (id >= 0 && id < config.model.vocabulary) {
-      ids.push_back(static_cast<Token>(id));
-    } else {
-      config.remarks.push_back(sentence(object.place(key), " ", id,
-                                        " is outside the vocabulary of ", config.model.vocabulary,
-                                        " and is ignored"));
-    }
+    if (has_token(config, id, object.place(key))) ids.push_back(static_cast<Token>(id));
   };
   if (const Json* value = object.find(key)) {
     if (!value->is_array()) {
@@ -194,7 +171,7 @@ inline std::vector<Token> token_ids(const JsonObject& object, std::string_view k
   return ids;
 }
 
-inline void read_special_tokens(const JsonObject& object, HfConfig& config) {
+inline void read_special_tokens(const JsonObject& object, CheckpointConfig& config) {
   if (object.has("eos_token_id")) config.end_tokens = token_ids(object, "eos_token_id", config);
   const std::vector<Token> begin = token_ids(object, "bos_token_id", config);
   if (!begin.empty()) config.begin_token = begin.front();
@@ -205,10 +182,10 @@ inline void read_special_tokens(const JsonObject& object, HfConfig& config) {
 // The configuration that `text` writes down; `file` is how sentences name the source.
 //
 // Errors   FormatError naming file and field
-inline HfConfig parse_hf_config(std::string_view text, const std::string& file) {
+inline CheckpointConfig parse_hf_config(std::string_view text, const std::string& file) {
   const Json json = parse_json(text, file);
   const JsonObject object(json, file);
-  HfConfig config = detail::read_family(object);
+  CheckpointConfig config = detail::read_family(object);
   detail::refuse_unsupported(object);
   detail::read_special_tokens(object, config);
   try {
@@ -223,9 +200,9 @@ inline HfConfig parse_hf_config(std::string_view text, const std::string& file) 
 // where it exists and names some.
 //
 // Errors   FormatError naming file and field
-inline HfConfig read_hf_config(const std::filesystem::path& folder) {
+inline CheckpointConfig read_hf_config(const std::filesystem::path& folder) {
   const MappedFile file(folder / "config.json");
-  HfConfig config = parse_hf_config(file.text(), printable_path(file.path()));
+  CheckpointConfig config = parse_hf_config(file.text(), printable_path(file.path()));
   std::error_code ignored;
   const std::filesystem::path path = folder / "generation_config.json";
   if (std::filesystem::exists(path, ignored)) {
@@ -234,13 +211,6 @@ inline HfConfig read_hf_config(const std::filesystem::path& folder) {
     detail::read_special_tokens(JsonObject(json, printable_path(path)), config);
   }
   return config;
-}
-
-// The shape of the model in `folder`, without its weights.
-//
-// Errors   FormatError naming file and field
-inline model::Config read_config(const std::filesystem::path& folder) {
-  return read_hf_config(folder).model;
 }
 
 }  // namespace decant::inline v0::io

@@ -3,13 +3,14 @@
 // Each function reads one field, or two that belong together, and refuses by name what it cannot
 // mean.
 //
-// Depends on  io/json.hpp, model/config.hpp
+// Depends on  io/checkpoint_config.hpp, io/json.hpp, model/config.hpp
 // Source      Hugging Face transformers, configuration_<family> (field names and defaults)
 // Tested by   tests/io/hf_config_test.cpp
 #pragma once
 
 #include <decant/core/error.hpp>
 #include <decant/core/types.hpp>
+#include <decant/io/checkpoint_config.hpp>
 #include <decant/io/json.hpp>
 #include <decant/model/config.hpp>
 
@@ -21,9 +22,6 @@
 namespace decant::inline v0::io {
 
 namespace detail {
-
-inline constexpr Index kMaxExtent = Index{1} << 31;
-inline constexpr Index kMaxLayers = Index{1} << 16;
 
 inline Index extent(const JsonObject& config, std::string_view key, Index value,
                     Index most = kMaxExtent) {

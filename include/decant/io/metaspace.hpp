@@ -42,11 +42,11 @@ struct Metaspace {
     const bool adds = component.flag_or("add_prefix_space", true);
     const std::string scheme = component.text_or("prepend_scheme", adds ? "always" : "never");
     expects<FormatError>(adds || scheme == "never", component.place("prepend_scheme"), " is \"",
-                         scheme, "\", which contradicts add_prefix_space");
+                         printable(scheme), "\", which contradicts add_prefix_space");
     if (scheme == "always") return Prepend::always;
     if (scheme == "first") return Prepend::first;
-    expects<FormatError>(scheme == "never", component.place("prepend_scheme"), " is \"", scheme,
-                         "\", not always, first or never");
+    expects<FormatError>(scheme == "never", component.place("prepend_scheme"), " is \"",
+                         printable(scheme), "\", not always, first or never");
     return Prepend::never;
   }
 };

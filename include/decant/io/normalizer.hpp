@@ -164,7 +164,7 @@ class Normalizer {
     if (name == "NFKC") found = icu::Normalizer2::getNFKCInstance(status);
     if (name == "NFKD") found = icu::Normalizer2::getNFKDInstance(status);
     expects<FormatError>(found != nullptr && U_SUCCESS(status), component.place("type"), " is \"",
-                         name, "\", a normalizer that is not known here");
+                         printable(name), "\", a normalizer that is not known here");
     return found;
   }
 

@@ -87,8 +87,10 @@ class Pattern {
 };
 
 // The length to which the rewrites of a file may bring a text of `size` bytes: one that multiplies
-// it without end is refused instead of followed.
-constexpr std::size_t max_rewritten(std::size_t size) noexcept { return 4096 + 256 * size; }
+// it without end is refused instead of followed, and so is one beyond what ICU and BPE can count.
+constexpr std::size_t max_rewritten(std::size_t size) noexcept {
+  return std::min(4096 + 256 * size, (std::size_t{1} << 30) - 1);
+}
 
 // Applies one Pattern to many texts, reusing its memory. It must not outlive the Pattern.
 //

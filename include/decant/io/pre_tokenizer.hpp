@@ -217,7 +217,7 @@ class PreTokenizer {
     } else if (type == "WhitespaceSplit") {
       add_cut(component, R"(\s)", Behavior::removed);
     } else {
-      expects<FormatError>(false, component.place("type"), " is \"", type,
+      expects<FormatError>(false, component.place("type"), " is \"", printable(type),
                            "\", a pre-tokenizer that is not known here");
     }
   }
@@ -237,8 +237,8 @@ class PreTokenizer {
     const std::string text = component.text("behavior");
     const auto found = std::find_if(kNames.begin(), kNames.end(),
                                     [&](const Name& name) { return name.first == text; });
-    expects<FormatError>(found != kNames.end(), component.place("behavior"), " is \"", text,
-                         "\", which is no behavior");
+    expects<FormatError>(found != kNames.end(), component.place("behavior"), " is \"",
+                         printable(text), "\", which is no behavior");
     return found->second;
   }
 

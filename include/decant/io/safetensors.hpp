@@ -9,17 +9,18 @@
 // the last one, and each as long as its shape and dtype say. Order in the header is free, and data
 // need not be aligned. A zero extent makes an empty tensor, whatever the other extents are.
 //
-// Depends on  codec/concept.hpp, core/shape.hpp, io/json.hpp, io/mapped_file.hpp
+// Depends on  io/json.hpp, io/little_endian.hpp, io/mapped_file.hpp, io/tensor.hpp
 // Source      the format's description in the safetensors repository (README, "Format")
 // Tested by   tests/io/safetensors_test.cpp, tests/fuzz/safetensors_fuzz.cpp
 #pragma once
 
 #include <decant/codec/concept.hpp>
 #include <decant/core/error.hpp>
-#include <decant/core/shape.hpp>
 #include <decant/core/types.hpp>
 #include <decant/io/json.hpp>
+#include <decant/io/little_endian.hpp>
 #include <decant/io/mapped_file.hpp>
+#include <decant/io/tensor.hpp>
 
 #include <algorithm>
 #include <array>
@@ -27,7 +28,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <limits>
 #include <map>
 #include <optional>
 #include <span>
@@ -37,16 +37,6 @@
 #include <vector>
 
 namespace decant::inline v0::io {
-
-// A number format that a file may hold, and the codec that reads it, if there is one: tensors of
-// the others may lie in a file but are no weights.
-//
-// Units    bits of one number
-struct Dtype {
-  std::string_view name;
-  Index bits;
-  std::optional<codec::Type> codec = std::nullopt;
-};
 
 inline constexpr std::array kDtypes = {
     Dtype{"F32", 32, codec::Type::f32},
@@ -70,20 +60,6 @@ inline constexpr std::array kDtypes = {
     Dtype{"F6_E3M2", 6},
     Dtype{"F4", 4},
 };
-
-// Shape    extents from the outermost; none at all is a scalar
-struct Tensor {
-  const Dtype* dtype = nullptr;
-  std::vector<Index> shape;
-  std::span<const std::byte> data;
-};
-
-// A shape as sentences write it: "[11, 8]".
-inline std::string shape_text(std::span<const Index> shape) {
-  std::string text = "[";
-  for (Index extent : shape) text += sentence(text.size() > 1 ? ", " : "", extent);
-  return text + "]";
-}
 
 // The tensors of one file, by name. Spans point into the file, which a Safetensors from open()
 // owns and one from parse() borrows. Move-only.
@@ -125,12 +101,6 @@ class Safetensors {
 
 namespace detail {
 
-inline std::uint64_t little_endian(std::span<const std::byte, 8> bytes) noexcept {
-  std::uint64_t value = 0;
-  for (std::size_t i = 8; i-- > 0;) value = value << 8 | std::to_integer<std::uint64_t>(bytes[i]);
-  return value;
-}
-
 inline const Dtype& dtype_of(const JsonObject& tensor) {
   const std::string name = tensor.text("dtype");
   const auto found = std::ranges::find(kDtypes, std::string_view(name), &Dtype::name);
@@ -154,25 +124,13 @@ inline std::vector<Index> extents_of(const JsonObject& tensor, std::string_view 
   return extents;
 }
 
-// The bytes that a shape takes; nothing where the count of numbers or bits leaves 63 bits or the
-// last byte would be half full.
-inline std::optional<Index> bytes_of(std::span<const Index> shape, Index bits) {
-  if (std::ranges::find(shape, Index{0}) != shape.end()) return 0;
-  Index product = bits;
-  for (Index extent : shape) {
-    if (extent > std::numeric_limits<Index>::max() / product) return std::nullopt;
-    product *= extent;
-  }
-  return product % 8 == 0 ? std::optional(product / 8) : std::nullopt;
-}
-
 }  // namespace detail
 
 inline Safetensors Safetensors::parse(std::span<const std::byte> bytes, std::string name) {
   Safetensors result(std::move(name));
   expects<FormatError>(bytes.size() >= 8, result.name_, ": ", bytes.size(),
                        " bytes are too few for a safetensors header");
-  const std::uint64_t length = detail::little_endian(bytes.first<8>());
+  const std::uint64_t length = little_endian(bytes.first<8>());
   expects<FormatError>(length <= kMaxHeader, result.name_, ": a header of ", length,
                        " bytes, beyond the limit of ", kMaxHeader);
   expects<FormatError>(length <= bytes.size() - 8, result.name_, ": a header of ", length,
@@ -209,7 +167,7 @@ inline void Safetensors::read_tensor(const std::string& name, const Json& value,
       object.place("data_offsets"), " ", shape_text(offsets), " are no range of the ", data.size(),
       " bytes of data");
   const Index size = offsets[1] - offsets[0];
-  const std::optional<Index> wanted = detail::bytes_of(tensor.shape, tensor.dtype->bits);
+  const std::optional<Index> wanted = bytes_of(tensor.shape, *tensor.dtype);
   expects<FormatError>(wanted == size, object.place("data_offsets"), " ", shape_text(offsets),
                        " hold ", size, " bytes, which is not what ", tensor.dtype->name, " ",
                        shape_text(tensor.shape), " takes");

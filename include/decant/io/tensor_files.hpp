@@ -4,7 +4,7 @@
 // what. Index and shards must agree on every name: a stale index would otherwise hide a tensor
 // or name one that is not there.
 //
-// Depends on  io/json.hpp, io/safetensors.hpp
+// Depends on  io/json.hpp, io/safetensors.hpp, io/tensor.hpp
 // Source      Hugging Face hub, the layout of sharded checkpoints
 // Tested by   tests/io/tensor_files_test.cpp
 #pragma once
@@ -13,9 +13,9 @@
 #include <decant/io/json.hpp>
 #include <decant/io/mapped_file.hpp>
 #include <decant/io/safetensors.hpp>
+#include <decant/io/tensor.hpp>
 
 #include <filesystem>
-#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
@@ -31,31 +31,19 @@ namespace decant::inline v0::io {
 // Threads  const access may overlap
 class TensorFiles {
  public:
-  struct Entry {
-    const Tensor* tensor = nullptr;
-    std::string_view file;  // as sentences name it
-  };
-  using Entries = std::map<std::string, Entry, std::less<>>;
-
   static TensorFiles open(const std::filesystem::path& folder);
 
-  // Where a sentence about the whole checkpoint says that it stands.
-  const std::string& name() const noexcept { return name_; }
-  const Entries& entries() const noexcept { return entries_; }
-  const Entry* find(std::string_view tensor) const {
-    const auto found = entries_.find(tensor);
-    return found == entries_.end() ? nullptr : &found->second;
-  }
+  // Borrows the files.
+  const TensorTable& table() const noexcept { return table_; }
 
  private:
-  explicit TensorFiles(std::string name) : name_(std::move(name)) {}
+  explicit TensorFiles(std::string name) : table_(std::move(name)) {}
 
   void add_single(const std::filesystem::path& path);
   void add_shards(const std::filesystem::path& folder, const std::filesystem::path& index);
 
-  std::string name_;
   std::vector<Safetensors> files_;
-  Entries entries_;
+  TensorTable table_;
 };
 
 namespace detail {
@@ -96,28 +84,28 @@ inline TensorFiles TensorFiles::open(const std::filesystem::path& folder) {
 inline void TensorFiles::add_single(const std::filesystem::path& path) {
   const Safetensors& file = files_.emplace_back(Safetensors::open(path));
   for (const auto& [name, tensor] : file.tensors()) {
-    entries_.emplace(name, Entry{&tensor, file.name()});
+    table_.add(name, {&tensor, file.name()});
   }
 }
 
 inline void TensorFiles::add_shards(const std::filesystem::path& folder,
                                     const std::filesystem::path& index) {
   const MappedFile text(index);
-  const Json json = parse_json(text.text(), name_);
-  const auto shards = detail::shards_of(JsonObject(json, name_));
-  files_.reserve(shards.size());  // entries point into it
+  const Json json = parse_json(text.text(), table_.name());
+  const auto shards = detail::shards_of(JsonObject(json, table_.name()));
+  files_.reserve(shards.size());  // the table points into it
   for (const auto& [shard, names] : shards) {
     const Safetensors& file = files_.emplace_back(Safetensors::open(folder / shard));
     for (const std::string& name : names) {
       const auto found = file.tensors().find(name);
       expects<FormatError>(found != file.tensors().end(), file.name(), ": has no tensor ",
-                           printable(name), ", which ", name_, " says is there");
-      entries_.emplace(name, Entry{&found->second, file.name()});
+                           printable(name), ", which ", table_.name(), " says is there");
+      table_.add(name, {&found->second, file.name()});
     }
     for (const auto& [name, tensor] : file.tensors()) {
-      const Entry* entry = find(name);
+      const TensorTable::Entry* entry = table_.find(name);
       expects<FormatError>(entry != nullptr && entry->tensor == &tensor, file.name(),
-                           ": holds a tensor ", printable(name), ", which ", name_,
+                           ": holds a tensor ", printable(name), ", which ", table_.name(),
                            " does not place there");
     }
   }

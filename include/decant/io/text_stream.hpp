@@ -21,8 +21,9 @@
 
 namespace decant::inline v0::io {
 
-// Errors   std::invalid_argument from push and from the constructor: a negative id; the stream is
-//          as it was. An id without a token has no text
+// Errors   from push and from the constructor: std::invalid_argument for a negative id, and the
+//          stream is as it was; FormatError where a replacement of the file grows too much, and the
+//          stream is over then. An id without a token has no text
 // Cost     push is linear in the text of its token, whatever came before
 // Threads  one stream at a time; streams of one tokenizer are independent
 class TextStream {
@@ -30,7 +31,7 @@ class TextStream {
   explicit TextStream(Tokenizer tokenizer, std::span<const Token> prompt = {},
                       bool skip_special = true)
       : tokenizer_(std::move(tokenizer)),
-        run_(tokenizer_.tables_->decoder),
+        run_(tokenizer_.parts_->decoder),
         skip_special_(skip_special) {
     for (const Token token : prompt) push(token);
   }

@@ -55,7 +55,7 @@ struct Template {
     } else if (type == "TemplateProcessing") {
       result.add(component, vocabulary);
     } else {
-      expects<FormatError>(type == "ByteLevel", component.place("type"), " is \"", type,
+      expects<FormatError>(type == "ByteLevel", component.place("type"), " is \"", printable(type),
                            "\", a post-processor that is not known here");
     }
     return result;
@@ -87,8 +87,8 @@ struct Template {
                      std::vector<Token>& tokens) {
     const auto table = component.object("special_tokens");
     const auto entry = table ? table->object(name) : std::nullopt;
-    expects<FormatError>(entry.has_value(), component.place("special_tokens"), " has no \"", name,
-                         "\", which the template names");
+    expects<FormatError>(entry.has_value(), component.place("special_tokens"), " has no \"",
+                         printable(name), "\", which the template names");
     const Json& ids = entry->at("ids");
     expects<FormatError>(ids.is_array(), entry->place("ids"), " is not an array");
     for (const Json& value : ids) {
@@ -102,12 +102,24 @@ struct Template {
 
 }  // namespace detail
 
-// Copies share one set of tables.
+// Copies share one set of parts.
 //
 // Units    ids; a hole in the ids is an id without a token
 // Threads  immutable: any number may encode and decode at once
 class Tokenizer {
  public:
+  // What a tokenizer is made of, in the order in which a text passes through it.
+  struct Parts {
+    Normalizer normalizer;
+    PreTokenizer pre_tokenizer;
+    Bpe model;
+    AddedTokens added;
+    detail::Template special;
+    TokenDecoder decoder;
+  };
+
+  explicit Tokenizer(Parts parts) : parts_(std::make_shared<Parts>(std::move(parts))) {}
+
   // Errors   FormatError naming file and field
   static Tokenizer open(const std::filesystem::path& tokenizer_json) {
     const MappedFile file(tokenizer_json);
@@ -116,26 +128,26 @@ class Tokenizer {
   // The same from the text of such a file; `name` stands for its path in sentences.
   static Tokenizer parse(std::string_view json, std::string_view name) {
     const Json value = parse_json(json, name);
-    return Tokenizer(JsonObject(value, std::string(name)));
+    return Tokenizer(read(JsonObject(value, std::string(name))));
   }
 
   // One more than the highest id.
   Index vocabulary() const noexcept {
-    return std::max(tables_->model.vocabulary().size(), tables_->added.size());
+    return std::max(parts_->model.vocabulary().size(), parts_->added.size());
   }
   std::optional<Token> id_of(std::string_view text) const {
-    const auto added = tables_->added.find(text);
-    return added ? added : tables_->model.vocabulary().find(text);
+    const auto added = parts_->added.find(text);
+    return added ? added : parts_->model.vocabulary().find(text);
   }
   // The token as the file spells it (a byte-level one in letters); nothing for a hole.
   std::optional<std::string_view> spelling(Token id) const {
-    if (const AddedToken* token = tables_->added.find(id)) return token->content;
-    const std::string* text = tables_->model.vocabulary().find(id);
+    if (const AddedToken* token = parts_->added.find(id)) return token->content;
+    const std::string* text = parts_->model.vocabulary().find(id);
     return text == nullptr ? std::nullopt : std::optional<std::string_view>(*text);
   }
   // Whether the token means something to the model and nothing to the reader.
   bool is_special(Token id) const {
-    const AddedToken* token = tables_->added.find(id);
+    const AddedToken* token = parts_->added.find(id);
     return token != nullptr && token->special;
   }
 
@@ -150,9 +162,10 @@ class Tokenizer {
   // The text of ids, in valid UTF-8; what is not becomes U+FFFD. Special tokens are left out,
   // unless skip_special is false. An id without a token has no text.
   //
-  // Errors   std::invalid_argument: a negative id
+  // Errors   std::invalid_argument: a negative id; FormatError: a replacement of the file that
+  //          grows too much
   std::string decode(std::span<const Token> ids, bool skip_special = true) const {
-    TokenDecoder::Run run(tables_->decoder);
+    TokenDecoder::Run run(parts_->decoder);
     std::string text;
     for (const Token id : ids) text += push(run, id, skip_special);
     return text += run.finish();
@@ -161,53 +174,45 @@ class Tokenizer {
  private:
   friend class TextStream;
 
-  struct Tables {
-    Normalizer normalizer;
-    PreTokenizer pre_tokenizer;
-    Bpe model;
-    AddedTokens added;
-    detail::Template special;
-    TokenDecoder decoder;
-  };
-
-  explicit Tokenizer(const JsonObject& file);
-  static void set_unknown(const JsonObject& file, Tables& tables);
+  static Parts read(const JsonObject& file);
+  static void set_unknown(const JsonObject& file, Parts& parts);
   std::string push(TokenDecoder::Run& run, Token id, bool skip_special) const;
   void encode_fragment(std::string_view fragment, bool opens, BpeScratch& scratch,
                        std::vector<Token>& tokens) const;
 
-  std::shared_ptr<const Tables> tables_;
+  std::shared_ptr<const Parts> parts_;
 };
 
-inline Tokenizer::Tokenizer(const JsonObject& file) {
+inline Tokenizer::Parts Tokenizer::read(const JsonObject& file) {
   const std::string version = file.text_or("version", "1.0");
-  expects<FormatError>(version == "1.0", file.place("version"), " is \"", version, "\", not 1.0");
+  expects<FormatError>(version == "1.0", file.place("version"), " is \"", printable(version),
+                       "\", not 1.0");
   expects<FormatError>(file.has("model"), file.place("model"), " is absent");
-  Tables tables;
-  if (const auto part = file.object("normalizer")) tables.normalizer = Normalizer::read(*part);
+  Parts parts;
+  if (const auto part = file.object("normalizer")) parts.normalizer = Normalizer::read(*part);
   if (const auto part = file.object("pre_tokenizer")) {
-    tables.pre_tokenizer = PreTokenizer::read(*part);
+    parts.pre_tokenizer = PreTokenizer::read(*part);
   }
-  tables.model = Bpe::read(*file.object("model"));
-  tables.added = AddedTokens::read(file, tables.model.vocabulary(), tables.normalizer);
-  set_unknown(file, tables);
+  parts.model = Bpe::read(*file.object("model"));
+  parts.added = AddedTokens::read(file, parts.model.vocabulary(), parts.normalizer);
+  set_unknown(file, parts);
   if (const auto part = file.object("post_processor")) {
-    const Index vocabulary = std::max(tables.model.vocabulary().size(), tables.added.size());
-    tables.special = detail::Template::read(*part, vocabulary);
+    const Index vocabulary = std::max(parts.model.vocabulary().size(), parts.added.size());
+    parts.special = detail::Template::read(*part, vocabulary);
   }
-  if (const auto part = file.object("decoder")) tables.decoder = TokenDecoder::read(*part);
-  tables_ = std::make_shared<Tables>(std::move(tables));
+  if (const auto part = file.object("decoder")) parts.decoder = TokenDecoder::read(*part);
+  return parts;
 }
 
 // Some files name an added token as the unknown one, so the model cannot look it up itself.
-inline void Tokenizer::set_unknown(const JsonObject& file, Tables& tables) {
-  const std::optional<std::string>& text = tables.model.unknown_text();
+inline void Tokenizer::set_unknown(const JsonObject& file, Parts& parts) {
+  const std::optional<std::string>& text = parts.model.unknown_text();
   if (!text) return;
-  std::optional<Token> id = tables.model.vocabulary().find(*text);
-  if (!id) id = tables.added.find(*text);
-  expects<FormatError>(id.has_value(), file.object("model")->place("unk_token"), " is \"", *text,
-                       "\", which is no token");
-  tables.model.set_unknown(*id);
+  std::optional<Token> id = parts.model.vocabulary().find(*text);
+  if (!id) id = parts.added.find(*text);
+  expects<FormatError>(id.has_value(), file.object("model")->place("unk_token"), " is \"",
+                       printable(*text), "\", which is no token");
+  parts.model.set_unknown(*id);
 }
 
 inline std::vector<Token> Tokenizer::encode(std::string_view text, bool add_special) const {
@@ -217,9 +222,9 @@ inline std::vector<Token> Tokenizer::encode(std::string_view text, bool add_spec
   const std::optional<Index> invalid = find_invalid_utf8(text);
   expects(!invalid, "io::Tokenizer::encode: the text is not UTF-8 at byte ", invalid.value_or(0));
   std::vector<Token> tokens;
-  if (add_special) tokens = tables_->special.before;
+  if (add_special) tokens = parts_->special.before;
   BpeScratch scratch;
-  for (const auto& raw : tables_->added.in_raw_text()(text)) {
+  for (const auto& raw : parts_->added.in_raw_text()(text)) {
     if (raw.token != nullptr) {
       tokens.push_back(raw.token->id);
     } else {
@@ -227,33 +232,33 @@ inline std::vector<Token> Tokenizer::encode(std::string_view text, bool add_spec
     }
   }
   if (add_special) {
-    tokens.insert(tokens.end(), tables_->special.after.begin(), tables_->special.after.end());
+    tokens.insert(tokens.end(), parts_->special.after.begin(), parts_->special.after.end());
   }
   return tokens;
 }
 
 inline void Tokenizer::encode_fragment(std::string_view fragment, bool opens, BpeScratch& scratch,
                                        std::vector<Token>& tokens) const {
-  const std::string text = tables_->normalizer(fragment);
-  for (const auto& part : tables_->added.in_normalized_text()(text)) {
+  const std::string text = parts_->normalizer(fragment);
+  for (const auto& part : parts_->added.in_normalized_text()(text)) {
     if (part.token != nullptr) {
       tokens.push_back(part.token->id);
       continue;
     }
     const auto rest = std::string_view(text).substr(part.begin, part.end - part.begin);
-    for (const Piece& piece : tables_->pre_tokenizer(rest, opens && part.begin == 0)) {
-      tables_->model.encode(piece.text, scratch, tokens);
+    for (const Piece& piece : parts_->pre_tokenizer(rest, opens && part.begin == 0)) {
+      parts_->model.encode(piece.text, scratch, tokens);
     }
   }
 }
 
 inline std::string Tokenizer::push(TokenDecoder::Run& run, Token id, bool skip_special) const {
   expects(id >= 0, "io::Tokenizer: the token id ", id, " is negative");
-  if (const AddedToken* token = tables_->added.find(id)) {
+  if (const AddedToken* token = parts_->added.find(id)) {
     if (token->special) return skip_special ? std::string() : run.push(token->content, true);
     return run.push(token->spelling, true);
   }
-  const std::string* text = tables_->model.vocabulary().find(id);
+  const std::string* text = parts_->model.vocabulary().find(id);
   return text == nullptr ? std::string() : run.push(*text, false);
 }
 

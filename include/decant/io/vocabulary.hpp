@@ -9,6 +9,7 @@
 
 #include <decant/core/error.hpp>
 #include <decant/core/types.hpp>
+#include <decant/io/utf8.hpp>
 
 #include <cstddef>
 #include <functional>
@@ -34,14 +35,19 @@ class Vocabulary {
 
   // Errors   FormatError naming `place`: id outside [0, kMaxVocabulary), or text or id taken
   void add(std::string text, Index id, std::string_view place) {
-    expects<FormatError>(id >= 0 && id < kMaxVocabulary, place, ": the id ", id, " of \"", text,
-                         "\" lies outside [0, ", kMaxVocabulary, ")");
-    const std::string* other = find(static_cast<Token>(id));
-    expects<FormatError>(other == nullptr, place, ": the id ", id, " is given to \"",
-                         other == nullptr ? "" : *other, "\" and to \"", text, "\"");
+    if (id < 0 || id >= kMaxVocabulary) {
+      throw FormatError(sentence(place, ": the id ", id, " of \"", printable(text),
+                                 "\" lies outside [0, ", kMaxVocabulary, ")"));
+    }
+    if (const std::string* other = find(static_cast<Token>(id))) {
+      throw FormatError(sentence(place, ": the id ", id, " is given to \"", printable(*other),
+                                 "\" and to \"", printable(text), "\""));
+    }
     const auto [entry, fresh] = ids_.try_emplace(std::move(text), static_cast<Token>(id));
-    expects<FormatError>(fresh, place, ": the token \"", entry->first, "\" has the ids ",
-                         entry->second, " and ", id);
+    if (!fresh) {
+      throw FormatError(sentence(place, ": the token \"", printable(entry->first),
+                                 "\" has the ids ", entry->second, " and ", id));
+    }
     if (id >= size()) texts_.resize(static_cast<std::size_t>(id) + 1, nullptr);
     texts_[static_cast<std::size_t>(id)] = &entry->first;
   }

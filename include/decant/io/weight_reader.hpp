@@ -4,46 +4,46 @@
 // at the end so is what nobody asked for, because an ignored tensor is a model that computes
 // something else.
 //
-// Depends on  codec/plain.hpp, io/{hf_config,tensor_files,utf8}.hpp, model/weights.hpp
-// Tested by   tests/io/checkpoint_test.cpp
+// Depends on  io/{checkpoint_config,load_options,tensor,utf8}.hpp, kernels/matrix.hpp,
+//             model/weights.hpp
+// Tested by   tests/io/checkpoint_test.cpp, tests/io/load_options_test.cpp
 #pragma once
 
-#include <decant/codec/plain.hpp>
 #include <decant/core/error.hpp>
 #include <decant/core/types.hpp>
-#include <decant/io/hf_config.hpp>
-#include <decant/io/tensor_files.hpp>
+#include <decant/io/checkpoint_config.hpp>
+#include <decant/io/load_options.hpp>
+#include <decant/io/tensor.hpp>
 #include <decant/io/utf8.hpp>
 #include <decant/kernels/matrix.hpp>
+#include <decant/kernels/packed.hpp>
 #include <decant/model/weights.hpp>
 
 #include <algorithm>
-#include <cstddef>
-#include <cstring>
 #include <functional>
 #include <initializer_list>
 #include <set>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace decant::inline v0::io {
 
-// Borrows the files. Views that it gives point into them.
+// Borrows the table. Views that it gives point into the files.
 //
 // Errors   FormatError naming file and tensor, from every member
-// Cost     vectors are copied and widened; matrices are views
+// Cost     vectors are copied and widened; matrices are views until they are packed
 class WeightReader {
  public:
-  explicit WeightReader(const TensorFiles& files) : files_(&files) {}
+  explicit WeightReader(const TensorTable& tensors, const LoadOptions& options = {})
+      : tensors_(&tensors), options_(options) {}
 
-  bool has(std::string_view name) const { return files_->find(name) != nullptr; }
+  bool has(std::string_view name) const { return tensors_->find(name) != nullptr; }
   // `prefix` where a name of a layer carries it, nothing where none does.
   std::string prefix(std::string_view prefix, std::string_view layers) const {
     const std::string prefixed = sentence(prefix, layers);
     const bool carried = std::ranges::any_of(
-        files_->entries(), [&](const auto& entry) { return entry.first.starts_with(prefixed); });
+        tensors_->entries(), [&](const auto& entry) { return entry.first.starts_with(prefixed); });
     return std::string(carried ? prefix : "");
   }
 
@@ -60,19 +60,33 @@ class WeightReader {
   // Any tensor as numbers, row by row.
   std::vector<float> numbers(std::string_view name, std::initializer_list<Index> shape) {
     const Tensor& tensor = take(name, shape);
-    return codec::visit(*tensor.dtype->codec,
-                        [&](auto codec) { return widened<decltype(codec)>(tensor.data); });
+    Index count = 1;
+    for (Index extent : shape) count *= extent;
+    std::vector<float> result(static_cast<std::size_t>(count));
+    const auto view = kernels::row_major(tensor.data.data(), *tensor.dtype->codec, 1, count);
+    kernels::read_numbers(view, 0, 0, result);
+    return result;
+  }
+  // Matrices of one input, one below the other: in the format that the options ask for, else in
+  // their own, in f32 where their own differ.
+  kernels::Matrix packed(std::initializer_list<kernels::MatrixView> views) const {
+    const codec::Type first = views.begin()->type;
+    const bool uniform =
+        std::ranges::all_of(views, [&](const auto& view) { return view.type == first; });
+    const codec::Type own = uniform ? first : codec::Type::f32;
+    return kernels::Matrix({views.begin(), views.size()}, options_.weights.value_or(own),
+                           options_.activations);
   }
   // Whether two tensors are the same bytes in the same format.
   bool same(std::string_view one, std::string_view other) const {
-    const Tensor& a = *files_->find(one)->tensor;
-    const Tensor& b = *files_->find(other)->tensor;
+    const Tensor& a = *tensors_->find(one)->tensor;
+    const Tensor& b = *tensors_->find(other)->tensor;
     return a.dtype == b.dtype && std::ranges::equal(a.data, b.data);
   }
 
   // Refuses a tensor that was neither taken nor is `ignored`.
   void finish(const std::function<bool(std::string_view)>& ignored) const {
-    for (const auto& [name, entry] : files_->entries()) {
+    for (const auto& [name, entry] : tensors_->entries()) {
       expects<FormatError>(taken_.contains(name) || ignored(name), entry.file,
                            ": unexpected tensor ", printable(name));
     }
@@ -80,71 +94,43 @@ class WeightReader {
 
  private:
   const Tensor& take(std::string_view name, std::initializer_list<Index> shape) {
-    const TensorFiles::Entry* entry = files_->find(name);
-    expects<FormatError>(entry != nullptr, files_->name(), ": tensor ", name, " is absent");
+    const TensorTable::Entry* entry = tensors_->find(name);
+    expects<FormatError>(entry != nullptr, tensors_->name(), ": tensor ", name, " is absent");
     const Tensor& tensor = *entry->tensor;
     expects<FormatError>(std::ranges::equal(tensor.shape, shape), entry->file, ": tensor ", name,
                          " has shape ", shape_text(tensor.shape), ", not ",
                          shape_text({shape.begin(), shape.size()}));
     expects<FormatError>(tensor.dtype->codec.has_value(), entry->file, ": tensor ", name, " is ",
-                         tensor.dtype->name, ", which weights cannot be (F32, BF16, F16)");
+                         tensor.dtype->name,
+                         ", which weights cannot be (F32, BF16, F16, Q8_0, Q4_0)");
     taken_.emplace(name);
     return tensor;
   }
 
-  template <codec::Codec C>
-  static std::vector<float> widened(std::span<const std::byte> data) {
-    using Cell = typename C::Cell;
-    std::vector<float> result(data.size() / sizeof(Cell));
-    for (std::size_t i = 0; i < result.size(); ++i) {
-      Cell cell;
-      std::memcpy(&cell, data.data() + i * sizeof(Cell), sizeof(Cell));  // may be unaligned
-      result[i] = C::load(cell);
-    }
-    return result;
-  }
-
-  const TensorFiles* files_;
+  const TensorTable* tensors_;
+  LoadOptions options_;
   std::set<std::string, std::less<>> taken_;
 };
 
 namespace detail {
 
-// Matrices of one input, one below the other; in f32 where their formats differ.
-inline kernels::Matrix stacked(std::initializer_list<kernels::MatrixView> views) {
-  const codec::Type type = views.begin()->type;
-  const bool uniform =
-      std::ranges::all_of(views, [&](const auto& view) { return view.type == type; });
-  return kernels::Matrix({views.begin(), views.size()}, uniform ? type : codec::Type::f32);
-}
-
-inline model::NormWeights rms_norm(WeightReader& reader, std::string_view name, Index width,
-                                   bool plus_one) {
-  model::NormWeights norm{.weight = reader.numbers(name, {width}), .bias = {}};
-  if (plus_one) {
-    for (float& weight : norm.weight) weight += 1.0f;
-  }
-  return norm;
-}
-
-// The embedding called `embedding`, and the output matrix, which may be the same.
+// The embedding called `embedding`, and the output matrix `head`, which may be the same.
 //
-//   tied    lm_head.weight   output
-//   yes     absent           the embedding
-//   yes     present          the embedding; a remark where the bytes differ
-//   yes     alone            lm_head.weight, which then is the embedding too
-//   no      present          lm_head.weight
-//   no      absent           refused
+//   tied    head      output
+//   yes     absent    the embedding
+//   yes     present   the embedding; a remark where the bytes differ
+//   yes     alone     the head, which then is the embedding too
+//   no      present   the head
+//   no      absent    refused
 inline void read_vocabulary(WeightReader& reader, const std::string& embedding,
-                            const HfConfig& config, model::Weights& weights,
-                            std::vector<std::string>& remarks) {
+                            const std::string& head, const CheckpointConfig& config,
+                            model::Weights& weights, std::vector<std::string>& remarks) {
   const Index rows = config.model.vocabulary;
   const Index columns = config.model.width;
-  const std::string head = "lm_head.weight";
   const bool alone = config.tied && reader.has(head) && !reader.has(embedding);
-  weights.embedding = kernels::Matrix(reader.matrix(alone ? head : embedding, rows, columns));
+  weights.embedding = reader.packed({reader.matrix(alone ? head : embedding, rows, columns)});
   if (!config.tied) {
-    weights.output.matrix = kernels::Matrix(reader.matrix(head, rows, columns));
+    weights.output.matrix = reader.packed({reader.matrix(head, rows, columns)});
   } else if (!alone && reader.has(head)) {
     static_cast<void>(reader.matrix(head, rows, columns));
     if (!reader.same(head, embedding)) {

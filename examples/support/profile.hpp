@@ -1,0 +1,121 @@
+// examples/support/profile.hpp - a profile as a table, beside what the machine could do at best.
+//
+// Reading weights and keys bounds a step of few rows, multiplying and adding one of many. Both are
+// measured here, in the same run, since no two machines and no two hours are alike.
+//
+// Depends on  model/profile.hpp
+// Tested by   tests/examples/CMakeLists.txt
+#pragma once
+
+#include <decant/core/buffer.hpp>
+#include <decant/core/executor.hpp>
+#include <decant/core/simd.hpp>
+#include <decant/core/types.hpp>
+#include <decant/model/profile.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <iomanip>
+#include <ostream>
+#include <string_view>
+#include <vector>
+
+namespace examples {
+
+// Units    per second, of all threads together
+struct Bounds {
+  double bytes = 0;
+  double flops = 0;
+};
+
+// The least seconds of a few runs.
+template <class F>
+double least_seconds(F&& run) {
+  double least = 1e9;
+  for (int turn = 0; turn < 5; ++turn) {
+    const auto begin = std::chrono::steady_clock::now();
+    run();
+    least = std::min(
+        least, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  }
+  return least;
+}
+
+// A plain read of 256 MiB in eight streams a thread.
+inline double read_bound(decant::Executor& executor) {
+  using namespace decant;
+  constexpr Index kStreams = 8;
+  const Buffer<float> memory = [] {
+    Buffer<float> numbers(Index{64} << 20);
+    std::fill_n(numbers.data(), numbers.size(), 1.0f);
+    return numbers;
+  }();
+  const Index run = memory.size() / executor.threads() / kStreams / kLanes * kLanes;
+  std::vector<float> tops(static_cast<std::size_t>(executor.threads()));
+  const double seconds = least_seconds([&] {
+    executor.parallel_for(executor.threads(), [&](Index item, Index) {
+      const float* from = memory.data() + item * run * kStreams;
+      Lanes top[kStreams] = {};
+      for (Index at = 0; at < run; at += kLanes) {
+        DECANT_UNROLL
+        for (int s = 0; s < kStreams; ++s) top[s] = max(top[s], decant::load(from + s * run + at));
+      }
+      for (int s = 1; s < kStreams; ++s) top[0] = max(top[0], top[s]);
+      tops[static_cast<std::size_t>(item)] = reduce_max(top[0]);
+    });
+  });
+  return static_cast<double>(run * kStreams * executor.threads()) * sizeof(float) / seconds;
+}
+
+// f32 multiply-adds on registers.
+inline double multiply_bound(decant::Executor& executor) {
+  using namespace decant;
+  constexpr Index kRounds = 200'000;
+  constexpr int kChains = kRegisters == 1 ? 12 : 6;
+  std::vector<float> results(static_cast<std::size_t>(executor.threads()));
+  const double seconds = least_seconds([&] {
+    executor.parallel_for(executor.threads(), [&](Index item, Index) {
+      const Lanes factor = broadcast(0.5f + results[static_cast<std::size_t>(item)] * 1e-9f);
+      Lanes at[kChains] = {};
+      for (Index round = 0; round < kRounds; ++round) {
+        DECANT_UNROLL
+        for (int i = 0; i < kChains; ++i) at[i] = madd(at[i], factor, factor);
+      }
+      for (int i = 1; i < kChains; ++i) at[0] = max(at[0], at[i]);
+      results[static_cast<std::size_t>(item)] = reduce_max(at[0]);
+    });
+  });
+  return 2.0 * static_cast<double>(kRounds * kChains * kLanes * executor.threads()) / seconds;
+}
+
+inline Bounds measure_bounds(decant::Executor& executor) {
+  return {read_bound(executor), multiply_bound(executor)};
+}
+
+// Each kind of operation: its time, its rates, and the share of the nearer bound that it reached.
+inline void print(std::ostream& out, const decant::model::Profile& profile, double waiting,
+                  const Bounds& bounds) {
+  const auto line = [&](std::string_view what, double seconds) -> std::ostream& {
+    return out << std::left << std::setw(12) << what << std::right << std::fixed
+               << std::setprecision(1) << std::setw(10) << seconds * 1e3 << std::setw(7)
+               << std::setprecision(0) << 100 * seconds / profile.seconds() << " %";
+  };
+  out << "operation           ms  share      GB/s   GFLOP/s  of bound\n";
+  for (const auto operation : decant::model::kOperations) {
+    const auto& entry = profile[operation];
+    if (entry.calls == 0) continue;
+    const double bytes = entry.work.bytes / entry.seconds;
+    const double flops = entry.work.flops / entry.seconds;
+    line(name(operation), entry.seconds)
+        << std::setprecision(1) << std::setw(10) << bytes / 1e9 << std::setw(10) << flops / 1e9
+        << std::setprecision(0) << std::setw(8)
+        << 100 * std::max(bytes / bounds.bytes, flops / bounds.flops) << " %\n";
+  }
+  line("all", profile.seconds()) << '\n';
+  line("of it waiting", waiting) << "   for other threads\n";
+  out << std::setprecision(1) << "bounds: a plain read " << bounds.bytes / 1e9
+      << " GB/s, f32 multiply-adds " << bounds.flops / 1e9 << " GFLOP/s\n"
+      << std::defaultfloat;
+}
+
+}  // namespace examples

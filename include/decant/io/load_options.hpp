@@ -1,0 +1,22 @@
+// decant/io/load_options.hpp - how a checkpoint becomes weights in memory.
+//
+// Depends on  codec/concept.hpp, kernels/packed_blocks.hpp
+// Tested by   tests/io/load_options_test.cpp
+#pragma once
+
+#include <decant/codec/concept.hpp>
+#include <decant/kernels/packed_blocks.hpp>
+
+#include <optional>
+
+namespace decant::inline v0::io {
+
+// `weights` is the format of every matrix of a product, embedding and output included; without
+// one, each keeps the format of its file. Norms, biases and learned positions are f32 always.
+// `activations` says what a product does to its rows where its matrix lies in blocks.
+struct LoadOptions {
+  std::optional<codec::Type> weights = std::nullopt;
+  kernels::Activations activations = kernels::Activations::quantised;
+};
+
+}  // namespace decant::inline v0::io

@@ -1,0 +1,66 @@
+// tests/fuzz/gguf_target.hpp - one GGUF file of unknown worth, read to the end and used.
+//
+// Depends on  io/checkpoint.hpp, io/gguf_tokenizer.hpp, fuzz/tokenizer_target.hpp
+#pragma once
+
+#include "fuzz/tokenizer_target.hpp"
+
+#include <decant/io/checkpoint.hpp>
+#include <decant/io/gguf.hpp>
+#include <decant/io/gguf_tokenizer.hpp>
+#include <decant/model/weights_check.hpp>
+
+#include <cstddef>
+#include <exception>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace decant::fuzz {
+
+// Whether `file` holds a model. One that is read must be whole.
+inline bool accepts_model(const io::Gguf& file) {
+  try {
+    const io::Checkpoint checkpoint = io::load_checkpoint(file);
+    model::check(checkpoint.config);
+    model::check(checkpoint.config, checkpoint.weights);
+    return true;
+  } catch (const FormatError&) {
+    return false;
+  }
+}
+
+inline bool accepts_gguf_tokenizer(const io::Gguf& file) {
+  try {
+    const io::Tokenizer tokenizer = io::read_gguf_tokenizer(file);
+    for (const char* text : {"", "a", " Hello  world\n\n", "ab aab 12 345's", "<s>a</s> <s>",
+                             "caf\u00e9 e\u0301 \u65e5\u672c \U0001F44D \u2581\uFFFD"}) {
+      use(tokenizer, text);
+    }
+    return true;
+  } catch (const FormatError&) {
+    return false;
+  }
+}
+
+// Whether `bytes` are a GGUF file, with or without a model and a tokenizer. Anything but a file or
+// a FormatError is a fault of the reader, and so are tensors beyond the file.
+inline bool accepts_gguf(std::span<const std::byte> bytes) {
+  try {
+    const io::Gguf file = io::Gguf::parse(bytes, "fuzz.gguf");
+    std::size_t covered = 0;
+    std::size_t sum = 0;
+    for (const auto& [name, tensor] : file.tensors()) {
+      covered += tensor.data.size();
+      for (std::byte each : tensor.data) sum += std::to_integer<std::size_t>(each);
+    }
+    expect(covered <= bytes.size() && sum <= 255 * covered);
+    accepts_model(file);
+    accepts_gguf_tokenizer(file);
+    return true;
+  } catch (const FormatError&) {
+    return false;
+  }
+}
+
+}  // namespace decant::fuzz
