@@ -1,0 +1,232 @@
+"""decant and other engines on the same model shapes, in turns; a table of ratios and a plot.
+
+    python compare.py --shapes 135M --weights q8_0 f32 --threads 1
+
+README.md says what is compared and how to build what is needed.
+"""
+
+import argparse
+import importlib.util
+import json
+import os
+import pathlib
+import sys
+import tempfile
+
+from contest import Contender, race
+from machine import OtherLoad, description
+from protocol import Engine
+from report import attention_table, plot, table
+from shapes import CACHES, SHAPES, WEIGHTS
+
+os.environ.pop("OPENBLAS_CORETYPE", None)  # would choose another machine's kernels
+HERE = pathlib.Path(__file__).resolve().parent
+MEASURES = ["prefill:512", "prefill:2048", "decode:0", "decode:2048", "decode:8192"]
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    add = parser.add_argument
+    add("--decant", default=str(HERE.parents[1] / "build/release/bench/bench_peers_decant"),
+        help="our program, built (%(default)s)")
+    add("--shapes", nargs="+", default=["135M", "1B"], choices=SHAPES)
+    add("--weights", "--types", nargs="+", default=list(WEIGHTS), choices=WEIGHTS)
+    add("--threads", nargs="+", type=int, default=[1, 2])
+    add("--measures", nargs="*", default=MEASURES, help="KIND:TOKENS (%(default)s)")
+    add("--caches", nargs="+", default=["f16", "bf16"], choices=CACHES, help="of decant")
+    add("--peer-cache", default="f16", choices=CACHES, help="of llama.cpp (f16)")
+    add("--attention", nargs="*", default=[], metavar="KEYS[xROWS]",
+        help="attention alone, 32 heads on 8 of 128 numbers, against torch")
+    add("--flash", nargs="+", default=["on", "off"], choices=["on", "off"],
+        help="llama.cpp's fused attention; the faster of both is shown")
+    add("--rounds", type=int, default=5)
+    add("--budget", type=float, default=120,
+        help="seconds of a measure, after which two rounds are enough (120)")
+    add("--decode-tokens", type=int, default=32, help="of one round (32)")
+    add("--chunk", type=int, default=512, help="tokens of a prompt computed at once (512)")
+    add("--work", help="where models lie while they are used (a new temporary folder)")
+    add("--keep", action="store_true", help="leave models in --work, and take those that lie there")
+    add("--out", default=str(HERE.parents[1] / "build/peers"),
+        help="folder of results.json, table.md and ratios.png (%(default)s)")
+    options = parser.parse_args()
+    for measure in options.measures:
+        kind, _, count = measure.partition(":")
+        if kind not in ("prefill", "decode") or not count.isdigit():
+            parser.error(f"--measures: {measure} is neither prefill:TOKENS nor decode:TOKENS")
+    return options
+
+
+def installed(module, purpose, package=None):
+    if importlib.util.find_spec(module):
+        return True
+    print(f"skipped: {purpose}, because {package or module} is not installed", flush=True)
+    return False
+
+
+def python_engine(name, script):
+    return Engine(name, [sys.executable, str(HERE / script)])
+
+
+def model_file(options, shape, weights):
+    """Makes the file unless it is there; half-written ones have another name."""
+    from make_model import make_model
+    path = pathlib.Path(options.work) / f"random-{shape.name}-{weights}.gguf"
+    if not path.exists():
+        print(f"making {path.name}", flush=True)
+        half = path.with_suffix(".part")
+        try:
+            make_model(shape, weights, half)
+            half.rename(path)
+        finally:
+            half.unlink(missing_ok=True)
+    return path
+
+
+def command_of(measure, options):
+    """The command of a measure, what is changed to warm up, and tokens of a round."""
+    kind, count = measure.split(":")
+    count = int(count)
+    if kind == "prefill":
+        return {"op": "prefill", "tokens": count}, {"tokens": min(count, 128)}, count
+    tokens = options.decode_tokens
+    return {"op": "decode", "context": count, "tokens": tokens}, {"tokens": 4}, tokens
+
+
+class Model:
+    """One shape and format, loaded by every engine that is there."""
+
+    def __init__(self, options, shape, weights, with_llama):
+        self.options, self.shape, self.weights = options, shape, weights
+        counts = [int(measure.split(":")[1]) for measure in options.measures]
+        self.capacity = max(counts) + options.decode_tokens + 32
+        self.decant = Engine("decant", [options.decant])
+        self.llama = python_engine("llama.cpp", "llama_run.py") if with_llama else None
+        self.file = model_file(options, shape, weights) if with_llama else None
+        self.loaded = [
+            engine.ask("load", shape=shape.fields(), weights=weights, positions=self.capacity,
+                       model=str(self.file))
+            for engine in self.engines()]
+
+    def engines(self):
+        return [engine for engine in (self.decant, self.llama) if engine]
+
+    def close(self):
+        for engine in self.engines():
+            engine.close()
+        if self.file and not self.options.keep:
+            self.file.unlink()
+
+    def open_sessions(self, threads):
+        """Names of sessions, by engine, and what a token costs each of ours."""
+        common = {"threads": threads, "capacity": self.capacity, "chunk": self.options.chunk}
+        self.bytes_per_token = {
+            cache: self.decant.ask("session", session=cache, cache=cache, **common)[
+                "bytes_per_token"]
+            for cache in self.options.caches}
+        self.variants = []
+        for flash in self.options.flash if self.llama else []:
+            name = {"on": "fused", "off": "unfused"}[flash]
+            self.llama.ask("session", session=name, cache=self.options.peer_cache,
+                           fused=flash == "on", **common)
+            self.variants.append(name)
+
+    def measure(self, threads, measure):
+        """Rows of the table, one for each of our caches."""
+        command, warm_up, tokens = command_of(measure, self.options)
+        sessions = [(self.decant, cache) for cache in self.options.caches]
+        sessions += [(self.llama, name) for name in self.variants]
+        contenders = [Contender(name, engine, {**command, "session": name}, warm_up)
+                      for engine, name in sessions]
+        reads = [Contender(f"{streams} streams", self.decant,
+                           {"op": "read", "threads": threads, "streams": streams})
+                 for streams in (1, 4, 8)] if command["op"] == "decode" else []
+        load = OtherLoad([engine.process.pid for engine in self.engines()])
+        race(contenders + reads, threads, self.options.rounds, self.options.budget)
+        common = {"shape": self.shape.name, "weights": self.weights, "threads": threads,
+                  "measure": measure, "tokens": tokens, "other_load": load.value(),
+                  "llama": {of.name: of.seconds for of in contenders if of.engine is self.llama},
+                  "read_rate": max((of.answer["bytes"] / of.median() for of in reads),
+                                   default=None)}
+        return [{**common, "cache": of.name, "decant": of.seconds,
+                 "token_bytes": self.token_bytes(command, of.name)}
+                for of in contenders if of.engine is self.decant]
+
+    def token_bytes(self, command, cache):
+        """Weights, and keys and values in the middle of a round, that a decoded token reads."""
+        if command["op"] != "decode":
+            return None
+        held = command["context"] + (command["tokens"] + 1) / 2
+        return self.loaded[0]["weight_bytes"] + held * self.bytes_per_token[cache]
+
+
+def compare_models(options, results):
+    with_llama = (installed("llama_cpp", "llama.cpp", "llama-cpp-python")
+                  and installed("gguf", "llama.cpp, which reads models made with gguf"))
+    for shape in map(SHAPES.get, options.shapes):
+        for weights in options.weights:
+            model = Model(options, shape, weights, with_llama)
+            try:
+                results["engines"] = [loaded["engine"] for loaded in model.loaded]
+                for threads in options.threads:
+                    model.open_sessions(threads)
+                    for measure in options.measures:
+                        rows = model.measure(threads, measure)
+                        print(table(rows, header=not results["rows"]), flush=True)
+                        results["rows"] += rows
+                        save(options, results)
+            finally:
+                model.close()
+
+
+def compare_attention(options, results):
+    if not options.attention or not installed("torch", "attention alone"):
+        return
+    engines = [Engine("decant", [options.decant]), python_engine("torch", "torch_run.py")]
+    try:
+        for case in options.attention:
+            keys, _, rows = case.partition("x")
+            for threads in options.threads:
+                for cache in options.caches:
+                    command = {"op": "attention", "heads": 32, "kv_heads": 8, "head_dim": 128,
+                               "keys": int(keys), "rows": int(rows or 1), "cache": cache,
+                               "threads": threads}
+                    contenders = [Contender(engine.name, engine, command) for engine in engines]
+                    load = OtherLoad([engine.process.pid for engine in engines])
+                    race(contenders, threads, options.rounds, options.budget)
+                    results["attention"].append({
+                        **command, "other_load": load.value(),
+                        **{of.name: [lap / of.answer["calls"] for lap in of.seconds]
+                           for of in contenders}})
+                    save(options, results)
+    finally:
+        for engine in engines:
+            engine.close()
+    print("\n" + attention_table(results["attention"]), flush=True)
+
+
+def save(options, results):
+    (pathlib.Path(options.out) / "results.json").write_text(json.dumps(results, indent=1))
+
+
+def main():
+    options = arguments()
+    if not os.access(options.decant, os.X_OK):
+        sys.exit(f"compare.py: {options.decant} is not there; build bench_peers_decant")
+    with tempfile.TemporaryDirectory(prefix="peers-") as temporary:
+        options.work = options.work or temporary
+        for folder in (options.work, options.out):
+            pathlib.Path(folder).mkdir(parents=True, exist_ok=True)
+        results = {"machine": description(), "engines": [], "rows": [], "attention": []}
+        if options.measures:
+            compare_models(options, results)
+        compare_attention(options, results)
+        out = pathlib.Path(options.out)
+        (out / "table.md").write_text(
+            table(results["rows"]) + "\n\n" + attention_table(results["attention"]) + "\n\n```\n" +
+            json.dumps([results["machine"], results["engines"]], indent=1) + "\n```\n")
+        if results["rows"] and installed("matplotlib", "the plot"):
+            plot(results, out / "ratios.png")
+
+
+if __name__ == "__main__":
+    main()

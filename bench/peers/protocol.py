@@ -1,0 +1,71 @@
+"""How the driver talks to an engine: a process that gets a line of JSON and answers with one.
+
+    load      shape, weights, positions, model (a GGUF file)    -> engine, weight_bytes
+    session   session (its name), cache, threads, capacity, chunk, and what one engine knows alone
+                                                                -> bytes_per_token
+    prefill   session, tokens, rounds: into an empty context    -> times
+    decode    session, context, tokens, rounds: one by one      -> times
+    read      threads, streams, rounds: plain reads             -> times, bytes
+    attention heads, kv_heads, head_dim, keys, rows, cache, threads, rounds
+                                                                -> times, calls of one round
+
+Times are two lists, `wall` and `cpu`, with the seconds of every round. An engine computes prompts
+`chunk` tokens at a time, keeps what it holds, and times only what it was asked for. Whatever goes
+wrong is answered as `error`.
+"""
+
+import json
+import subprocess
+import sys
+import time
+
+
+class Clock:
+    """Seconds of a block of code, by wall clock and by the processor time of the process."""
+
+    def __init__(self):
+        self.wall, self.cpu = [], []
+
+    def __enter__(self):
+        self.start = time.perf_counter(), time.process_time()
+
+    def __exit__(self, *_):
+        self.cpu.append(time.process_time() - self.start[1])
+        self.wall.append(time.perf_counter() - self.start[0])
+
+    def times(self):
+        return {"wall": self.wall, "cpu": self.cpu}
+
+
+def serve(engine):
+    """The engine's side: answers every command by the method of its name, until the input ends."""
+    for line in sys.stdin:
+        command = json.loads(line)
+        try:
+            answer = getattr(engine, command.pop("op"))(**command)
+        except Exception as error:  # whatever it is, the driver reports it
+            answer = {"error": f"{type(error).__name__}: {error}"}
+        print(json.dumps(answer), flush=True)
+
+
+class Engine:
+    """The driver's side: a running process."""
+
+    def __init__(self, name, command):
+        self.name = name
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def ask(self, op, **command):
+        try:
+            print(json.dumps({"op": op, **command}), file=self.process.stdin, flush=True)
+            answer = json.loads(self.process.stdout.readline())
+        except (BrokenPipeError, json.JSONDecodeError):
+            raise RuntimeError(f"{self.name}: ended with code {self.process.wait()}") from None
+        if "error" in answer:
+            raise RuntimeError(f"{self.name}: {op}: {answer['error']}")
+        return answer
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait()

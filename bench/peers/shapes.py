@@ -1,0 +1,67 @@
+"""Which models are compared: shapes of published ones, and the formats of their weights.
+
+Only the shape matters to time; weights are random everywhere. All are Llama models whose embedding
+is also their output, and whose weights but the norms are stored in one format.
+"""
+
+from dataclasses import asdict, dataclass
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Counts of numbers; `heads` query heads share `kv_heads` heads of keys and values."""
+
+    name: str
+    layers: int
+    width: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    feed_forward: int
+    vocabulary: int
+    rope_theta: float
+
+    def fields(self):
+        return asdict(self)
+
+    def matrices(self):
+        """(name in a GGUF file, outputs, inputs) of every matrix, in the order of a file."""
+        attended = self.heads * self.head_dim
+        kept = self.kv_heads * self.head_dim
+        yield "token_embd.weight", self.vocabulary, self.width
+        for layer in range(self.layers):
+            block = f"blk.{layer}."
+            yield block + "attn_q.weight", attended, self.width
+            yield block + "attn_k.weight", kept, self.width
+            yield block + "attn_v.weight", kept, self.width
+            yield block + "attn_output.weight", self.width, attended
+            yield block + "ffn_gate.weight", self.feed_forward, self.width
+            yield block + "ffn_up.weight", self.feed_forward, self.width
+            yield block + "ffn_down.weight", self.width, self.feed_forward
+
+    def norms(self):
+        """(name, size) of every norm."""
+        for layer in range(self.layers):
+            yield f"blk.{layer}.attn_norm.weight", self.width
+            yield f"blk.{layer}.ffn_norm.weight", self.width
+        yield "output_norm.weight", self.width
+
+    def parameters(self):
+        norms = sum(size for _, size in self.norms())
+        return norms + sum(rows * columns for _, rows, columns in self.matrices())
+
+
+SHAPES = {
+    shape.name: shape
+    for shape in (
+        # To try the harness in seconds; its figures say nothing.
+        Shape("tiny", 2, 256, 4, 2, 64, 512, 1024, 10000.0),
+        # SmolLM2-135M
+        Shape("135M", 30, 576, 9, 3, 64, 1536, 49152, 100000.0),
+        # Llama 3.2 1B, with plain rotary positions
+        Shape("1B", 16, 2048, 32, 8, 64, 8192, 128256, 500000.0),
+    )
+}
+
+WEIGHTS = ("f32", "bf16", "q8_0", "q4_0")
+CACHES = ("f32", "bf16", "f16")
