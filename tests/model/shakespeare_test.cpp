@@ -2,11 +2,13 @@
 #include <decant/io/checkpoint.hpp>
 #include <decant/model/decoder.hpp>
 
+#include "law/bits.hpp"
 #include "model/files.hpp"
 #include "model/run.hpp"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -52,7 +54,9 @@ TEST_P(Shakespeare, GivesTheReferenceLogitsInEveryCut) {
 TEST_P(Shakespeare, GivesTheReferenceTokensToTheEnd) {
   const Index count = std::ssize(answer_);
   EXPECT_EQ(trial::greedy(*decoder_, prompt_, count), answer_);
-  EXPECT_EQ(trial::greedy_recomputed(*decoder_, prompt_, count), answer_);
+  const Index again = trial::kSlowBuild ? std::min<Index>(count, 24) : count;
+  EXPECT_EQ(trial::greedy_recomputed(*decoder_, prompt_, again),
+            std::vector<Token>(answer_.begin(), answer_.begin() + again));
 }
 
 TEST_P(Shakespeare, StaysNearItselfWithACacheOfTwoBytesANumber) {

@@ -19,7 +19,11 @@
 #include <decant/attention/segment.hpp>
 #include <decant/core/error.hpp>
 #include <decant/core/executor.hpp>
+#include <decant/core/shape.hpp>
+#include <decant/core/simd.hpp>
 #include <decant/core/types.hpp>
+#include <decant/kernels/softmax.hpp>
+#include <decant/kv/block.hpp>
 
 #include <algorithm>
 #include <span>

@@ -14,6 +14,7 @@
 #include <decant/core/types.hpp>
 #include <decant/kernels/softmax.hpp>
 #include <decant/kv/block.hpp>
+#include <decant/kv/geometry.hpp>
 
 #include <algorithm>
 #include <vector>

@@ -8,6 +8,7 @@
 // Tested by   tests/attention/attend_test.cpp
 #pragma once
 
+#include <decant/core/config.hpp>
 #include <decant/core/simd.hpp>
 #include <decant/core/types.hpp>
 

@@ -14,10 +14,14 @@
 #include <decant/attention/problem.hpp>
 #include <decant/attention/score.hpp>
 #include <decant/attention/value_tile.hpp>
+#include <decant/codec/concept.hpp>
+#include <decant/core/config.hpp>
+#include <decant/core/shape.hpp>
 #include <decant/core/simd.hpp>
 #include <decant/core/types.hpp>
 #include <decant/kernels/softmax.hpp>
 #include <decant/kernels/tile.hpp>
+#include <decant/kv/geometry.hpp>
 
 #include <algorithm>
 #include <array>

@@ -9,6 +9,7 @@
 
 #include <decant/attention/problem.hpp>
 #include <decant/codec/concept.hpp>
+#include <decant/core/config.hpp>
 #include <decant/core/simd.hpp>
 #include <decant/core/types.hpp>
 #include <decant/kernels/tile.hpp>

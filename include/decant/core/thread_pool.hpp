@@ -11,9 +11,11 @@
 
 #include <decant/core/error.hpp>
 #include <decant/core/executor.hpp>
+#include <decant/core/types.hpp>
 
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <mutex>

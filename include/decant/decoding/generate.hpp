@@ -14,8 +14,11 @@
 #include <decant/decoding/sampler.hpp>
 #include <decant/decoding/statistics.hpp>
 #include <decant/decoding/stop.hpp>
+#include <decant/kv/block.hpp>
 #include <decant/model/batch.hpp>
+#include <decant/model/config.hpp>
 #include <decant/model/decoder.hpp>
+#include <decant/model/profile.hpp>
 #include <decant/model/workspace.hpp>
 
 #include <algorithm>

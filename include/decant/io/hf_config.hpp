@@ -26,6 +26,7 @@
 #include <decant/io/hf_rope.hpp>
 #include <decant/io/json.hpp>
 #include <decant/io/mapped_file.hpp>
+#include <decant/io/utf8.hpp>
 #include <decant/model/config.hpp>
 
 #include <algorithm>

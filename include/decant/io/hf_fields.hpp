@@ -12,6 +12,7 @@
 #include <decant/core/types.hpp>
 #include <decant/io/checkpoint_config.hpp>
 #include <decant/io/json.hpp>
+#include <decant/io/utf8.hpp>
 #include <decant/model/config.hpp>
 
 #include <algorithm>

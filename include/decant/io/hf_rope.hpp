@@ -13,6 +13,7 @@
 #include <decant/core/error.hpp>
 #include <decant/core/types.hpp>
 #include <decant/io/json.hpp>
+#include <decant/io/utf8.hpp>
 
 #include <optional>
 #include <string>

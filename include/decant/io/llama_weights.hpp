@@ -10,9 +10,11 @@
 // Tested by   tests/io/checkpoint_test.cpp, tests/io/gguf_checkpoint_test.cpp
 #pragma once
 
+#include <decant/core/error.hpp>
 #include <decant/core/types.hpp>
 #include <decant/io/checkpoint_config.hpp>
 #include <decant/io/weight_reader.hpp>
+#include <decant/kernels/matrix.hpp>
 #include <decant/model/weights.hpp>
 
 #include <string>

@@ -21,6 +21,7 @@
 #include <decant/io/little_endian.hpp>
 #include <decant/io/mapped_file.hpp>
 #include <decant/io/tensor.hpp>
+#include <decant/io/utf8.hpp>
 
 #include <algorithm>
 #include <array>

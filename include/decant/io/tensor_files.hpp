@@ -14,6 +14,7 @@
 #include <decant/io/mapped_file.hpp>
 #include <decant/io/safetensors.hpp>
 #include <decant/io/tensor.hpp>
+#include <decant/io/utf8.hpp>
 
 #include <filesystem>
 #include <map>

@@ -6,6 +6,7 @@
 // Tested by   tests/kernels/activation_test.cpp, against tests/reference/activation.hpp
 #pragma once
 
+#include <decant/core/config.hpp>
 #include <decant/core/error.hpp>
 #include <decant/core/simd.hpp>
 #include <decant/core/types.hpp>

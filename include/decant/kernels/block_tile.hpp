@@ -15,6 +15,7 @@
 
 #include <decant/codec/block.hpp>
 #include <decant/codec/plain.hpp>
+#include <decant/core/config.hpp>
 #include <decant/core/int_lanes.hpp>
 #include <decant/core/simd.hpp>
 #include <decant/core/types.hpp>

@@ -11,9 +11,11 @@
 #include <decant/codec/plain.hpp>
 #include <decant/core/error.hpp>
 #include <decant/core/executor.hpp>
+#include <decant/core/types.hpp>
 #include <decant/kernels/packed.hpp>
 #include <decant/kernels/packed_blocks.hpp>
 #include <decant/kernels/product.hpp>
+#include <decant/kernels/row_tiles.hpp>
 
 #include <concepts>
 #include <span>

@@ -9,13 +9,16 @@
 #pragma once
 
 #include <decant/codec/block.hpp>
+#include <decant/codec/concept.hpp>
 #include <decant/codec/plain.hpp>
 #include <decant/core/buffer.hpp>
 #include <decant/core/error.hpp>
 #include <decant/core/shape.hpp>
+#include <decant/core/simd.hpp>
 #include <decant/core/types.hpp>
 
 #include <algorithm>
+#include <concepts>
 #include <cstddef>
 #include <cstring>
 #include <span>

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <decant/codec/block.hpp>
+#include <decant/codec/concept.hpp>
 #include <decant/core/executor.hpp>
 #include <decant/core/shape.hpp>
 #include <decant/core/simd.hpp>

@@ -17,6 +17,7 @@
 #pragma once
 
 #include <decant/codec/concept.hpp>
+#include <decant/core/config.hpp>
 #include <decant/core/simd.hpp>
 #include <decant/core/types.hpp>
 

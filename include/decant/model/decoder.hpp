@@ -11,6 +11,7 @@
 #include <decant/attention/rope.hpp>
 #include <decant/core/error.hpp>
 #include <decant/core/types.hpp>
+#include <decant/kernels/matrix.hpp>
 #include <decant/kv/block.hpp>
 #include <decant/model/batch.hpp>
 #include <decant/model/config.hpp>

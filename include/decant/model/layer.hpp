@@ -10,9 +10,14 @@
 
 #include <decant/attention/attend.hpp>
 #include <decant/attention/rope.hpp>
+#include <decant/core/executor.hpp>
+#include <decant/core/shape.hpp>
 #include <decant/core/types.hpp>
 #include <decant/kernels/activation.hpp>
+#include <decant/kernels/matrix.hpp>
 #include <decant/kernels/norm.hpp>
+#include <decant/kernels/product.hpp>
+#include <decant/kv/block.hpp>
 #include <decant/model/batch.hpp>
 #include <decant/model/config.hpp>
 #include <decant/model/profile.hpp>

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <decant/core/error.hpp>
+#include <decant/core/shape.hpp>
 #include <decant/core/types.hpp>
 #include <decant/kernels/matrix.hpp>
 #include <decant/model/config.hpp>
