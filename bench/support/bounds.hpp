@@ -1,97 +1,35 @@
 // bench/support/bounds.hpp - how fast this machine reads memory, and how fast it multiplies and
 // adds.
 //
-// Nothing that reads every byte of its weights can beat a plain read of them, and no f32 product
-// can beat a loop of independent multiply-adds in registers. Both are written with the library's
-// Lanes, so that the bound and the contender use the same instructions.
+// As rivals of a race; the loops themselves are those of `generate --profile`.
 //
-// Depends on  core/executor.hpp, core/simd.hpp, core/thread_pool.hpp, support/race.hpp
+// Depends on  core/thread_pool.hpp, examples/support/bounds.hpp, support/race.hpp
 // Tested by   bench/core/bounds_bench.cpp, before it times them
 #pragma once
 
-#include <decant/core/config.hpp>
 #include <decant/core/executor.hpp>
-#include <decant/core/simd.hpp>
 #include <decant/core/thread_pool.hpp>
 #include <decant/core/types.hpp>
 
+#include "examples/support/bounds.hpp"
 #include "support/race.hpp"
 
-#include <benchmark/benchmark.h>
-
-#include <algorithm>
-#include <limits>
 #include <map>
 #include <vector>
 
 namespace decant::bench {
+
+using examples::burst;
+using examples::burst_flops;
+using examples::multiply_add;
+using examples::read_floats;
+using examples::read_memory;
 
 // `threads` workers that live until the program ends.
 inline Executor& workers(Index threads) {
   static std::map<Index, ThreadPool> pools;
   if (threads == 1) return serial_executor();
   return pools.try_emplace(threads, threads).first->second;
-}
-
-// The largest of `count` floats, read as `Streams` runs side by side. What lies behind the last
-// multiple of 128 * Streams floats is not read.
-template <int Streams>
-float read_floats(const float* from, Index count) {
-  constexpr int kChains = 8;
-  constexpr Index kStep = kChains * kLanes;
-  const Index run = count / Streams / kStep * kStep;
-  Lanes top[kChains];
-  for (Lanes& lanes : top) lanes = broadcast(-std::numeric_limits<float>::infinity());
-  for (Index at = 0; at < run; at += kStep) {
-    DECANT_UNROLL
-    for (int stream = 0; stream < Streams; ++stream) {
-      DECANT_UNROLL
-      for (int i = 0; i < kChains; ++i) {
-        top[i] = max(load(from + stream * run + at + i * kLanes), top[i]);
-      }
-    }
-  }
-  for (int i = 1; i < kChains; ++i) top[0] = max(top[0], top[i]);
-  return reduce_max(top[0]);
-}
-
-// Every worker reads its own part.
-template <int Streams>
-void read_memory(const void* from, Index bytes, Executor& executor) {
-  const Index part = bytes / Index{sizeof(float)} / executor.threads();
-  executor.parallel_for(executor.threads(), [&](Index item, Index) {
-    const float* start = static_cast<const float*>(from) + item * part;
-    benchmark::DoNotOptimize(read_floats<Streams>(start, part));
-  });
-}
-
-// x = x * factor + step in as many independent lanes as the registers hold; lane 0 is returned.
-inline constexpr int kChains = kRegisters < 4 ? 12 / kRegisters : 3;
-
-inline float multiply_add(Index rounds, float factor, float step) {
-  const Lanes factors = broadcast(factor);
-  const Lanes steps = broadcast(step);
-  Lanes at[kChains];
-  for (Lanes& lanes : at) lanes = broadcast(0.0f);
-  for (Index round = 0; round < rounds; ++round) {
-    DECANT_UNROLL
-    for (int i = 0; i < kChains; ++i) at[i] = madd(at[i], factors, steps);
-  }
-  for (int i = 0; i < kChains; ++i) benchmark::DoNotOptimize(at[i]);
-  return reduce_max(at[0]);
-}
-
-inline constexpr Index kBurstRounds = 100'000;
-
-// Floating-point operations of one burst on every worker.
-inline double burst_flops(Index threads) {
-  return 2.0 * static_cast<double>(threads * kBurstRounds * kChains * kLanes);
-}
-
-inline void burst(Executor& executor) {
-  executor.parallel_for(executor.threads(), [](Index, Index) {
-    benchmark::DoNotOptimize(multiply_add(kBurstRounds, 0.5f, 1.0f));
-  });
 }
 
 inline Rival peak(Executor& executor) {

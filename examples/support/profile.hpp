@@ -3,22 +3,22 @@
 // Reading weights and keys bounds a step of few rows, multiplying and adding one of many. Both are
 // measured here, in the same run, since no two machines and no two hours are alike.
 //
-// Depends on  model/profile.hpp
+// Depends on  model/profile.hpp, support/bounds.hpp
 // Tested by   tests/examples/CMakeLists.txt
 #pragma once
 
 #include <decant/core/buffer.hpp>
 #include <decant/core/executor.hpp>
-#include <decant/core/simd.hpp>
 #include <decant/core/types.hpp>
 #include <decant/model/profile.hpp>
+
+#include "support/bounds.hpp"
 
 #include <algorithm>
 #include <chrono>
 #include <iomanip>
 #include <ostream>
 #include <string_view>
-#include <vector>
 
 namespace examples {
 
@@ -43,49 +43,16 @@ double least_seconds(F&& run) {
 
 // A plain read of 256 MiB in eight streams a thread.
 inline double read_bound(decant::Executor& executor) {
-  using namespace decant;
-  constexpr Index kStreams = 8;
-  const Buffer<float> memory = [] {
-    Buffer<float> numbers(Index{64} << 20);
-    std::fill_n(numbers.data(), numbers.size(), 1.0f);
-    return numbers;
-  }();
-  const Index run = memory.size() / executor.threads() / kStreams / kLanes * kLanes;
-  std::vector<float> tops(static_cast<std::size_t>(executor.threads()));
-  const double seconds = least_seconds([&] {
-    executor.parallel_for(executor.threads(), [&](Index item, Index) {
-      const float* from = memory.data() + item * run * kStreams;
-      Lanes top[kStreams] = {};
-      for (Index at = 0; at < run; at += kLanes) {
-        DECANT_UNROLL
-        for (int s = 0; s < kStreams; ++s) top[s] = max(top[s], decant::load(from + s * run + at));
-      }
-      for (int s = 1; s < kStreams; ++s) top[0] = max(top[0], top[s]);
-      tops[static_cast<std::size_t>(item)] = reduce_max(top[0]);
-    });
-  });
-  return static_cast<double>(run * kStreams * executor.threads()) * sizeof(float) / seconds;
+  decant::Buffer<float> memory(Index{64} << 20);
+  std::fill_n(memory.data(), memory.size(), 1.0f);
+  const double seconds =
+      least_seconds([&] { read_memory<8>(memory.data(), memory.bytes(), executor); });
+  return static_cast<double>(memory.bytes()) / seconds;
 }
 
-// f32 multiply-adds on registers.
+// f32 multiply-adds in registers.
 inline double multiply_bound(decant::Executor& executor) {
-  using namespace decant;
-  constexpr Index kRounds = 200'000;
-  constexpr int kChains = kRegisters == 1 ? 12 : 6;
-  std::vector<float> results(static_cast<std::size_t>(executor.threads()));
-  const double seconds = least_seconds([&] {
-    executor.parallel_for(executor.threads(), [&](Index item, Index) {
-      const Lanes factor = broadcast(0.5f + results[static_cast<std::size_t>(item)] * 1e-9f);
-      Lanes at[kChains] = {};
-      for (Index round = 0; round < kRounds; ++round) {
-        DECANT_UNROLL
-        for (int i = 0; i < kChains; ++i) at[i] = madd(at[i], factor, factor);
-      }
-      for (int i = 1; i < kChains; ++i) at[0] = max(at[0], at[i]);
-      results[static_cast<std::size_t>(item)] = reduce_max(at[0]);
-    });
-  });
-  return 2.0 * static_cast<double>(kRounds * kChains * kLanes * executor.threads()) / seconds;
+  return burst_flops(executor.threads()) / least_seconds([&] { burst(executor); });
 }
 
 inline Bounds measure_bounds(decant::Executor& executor) {

@@ -3,12 +3,15 @@
 // Depends on  law/models.hpp (Runner), reference/matrix.hpp
 #pragma once
 
+#include "law/bits.hpp"
 #include "law/models.hpp"
 #include "reference/matrix.hpp"
 
 #include <decant/codec/plain.hpp>
 #include <decant/core/types.hpp>
 #include <decant/model/decoder.hpp>
+
+#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
@@ -80,6 +83,16 @@ std::vector<Token> greedy_recomputed(const model::Decoder& decoder, std::span<co
     tokens.push_back(argmax(recomputed_last<C>(decoder, tokens)));
   }
   return {tokens.begin() + std::ssize(prompt), tokens.end()};
+}
+
+// Expects both ways to give `answer`; in a slow build, the way that computes again its beginning.
+inline void expect_greedy(const model::Decoder& decoder, std::span<const Token> prompt,
+                          const std::vector<Token>& answer) {
+  const Index count = std::ssize(answer);
+  const Index again = kSlowBuild ? std::min<Index>(count, 24) : count;
+  EXPECT_EQ(greedy(decoder, prompt, count), answer);
+  EXPECT_EQ(greedy_recomputed(decoder, prompt, again),
+            std::vector<Token>(answer.begin(), answer.begin() + again));
 }
 
 }  // namespace decant::trial

@@ -2,13 +2,11 @@
 #include <decant/io/checkpoint.hpp>
 #include <decant/model/decoder.hpp>
 
-#include "law/bits.hpp"
 #include "model/files.hpp"
 #include "model/run.hpp"
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -52,11 +50,7 @@ TEST_P(Shakespeare, GivesTheReferenceLogitsInEveryCut) {
 }
 
 TEST_P(Shakespeare, GivesTheReferenceTokensToTheEnd) {
-  const Index count = std::ssize(answer_);
-  EXPECT_EQ(trial::greedy(*decoder_, prompt_, count), answer_);
-  const Index again = trial::kSlowBuild ? std::min<Index>(count, 24) : count;
-  EXPECT_EQ(trial::greedy_recomputed(*decoder_, prompt_, again),
-            std::vector<Token>(answer_.begin(), answer_.begin() + again));
+  trial::expect_greedy(*decoder_, prompt_, answer_);
 }
 
 TEST_P(Shakespeare, StaysNearItselfWithACacheOfTwoBytesANumber) {

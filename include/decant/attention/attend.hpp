@@ -76,11 +76,9 @@ inline Range segment_at(Index segment, const Range& visible) noexcept {
           std::min(visible.end, (segment + 1) * kSegmentKeys)};
 }
 
-// The segments that a row sees keys of.
-template <kv::Store S>
-Range segments_of(const Range& visible, const S& store) {
-  return {std::max(visible.begin, store.begin()) / kSegmentKeys,
-          ceil_div(visible.end, kSegmentKeys)};
+// The segments that have visible keys.
+inline Range segments_of(const Range& visible) noexcept {
+  return {visible.begin / kSegmentKeys, ceil_div(visible.end, kSegmentKeys)};
 }
 
 // The values of one query in `out`, and its entry in log_sum_exp.
@@ -110,8 +108,8 @@ void attend_block(const Sequence<S>& sequence, const Problem& problem, const Que
   const Range visible = visible_to(block, *sequence.store, mask);
   gather(sequence.queries, problem, block, worker.queries);
   std::fill_n(worker.totals, block.count, kernels::SoftmaxPart{});
-  for (Index segment = visible.begin / kSegmentKeys; segment * kSegmentKeys < visible.end;
-       ++segment) {
+  const Range segments = segments_of(visible);
+  for (Index segment = segments.begin; segment < segments.end; ++segment) {
     attend_segment<typename S::Codec>(block, blocks, segment_at(segment, visible), mask, transform,
                                       worker);
     for (Index q = 0; q < block.count; ++q) {
@@ -134,8 +132,8 @@ void attend_split(const Sequence<S>& sequence, Index index, const Problem& probl
     return query_block(problem, geometry, index, sequence.first, head, {0, 1});
   };
   const Range visible = visible_to(block_of(0), *sequence.store, mask);
-  const Index first = visible.begin / kSegmentKeys;
-  const Index segments = segments_of(mask.visible(sequence.first), *sequence.store).size();
+  const Index first = segments_of(visible).begin;
+  const Index segments = segments_of(visible).size();
   executor.parallel_for(geometry.heads * segments, [&](Index item, Index worker_index) {
     const QueryBlock block = block_of(item / segments);
     Scratch::Worker worker = scratch.worker(worker_index);
@@ -182,7 +180,9 @@ bool split_pays(std::span<const Sequence<S>> sequences, const M& mask, const Scr
                 const Executor& executor) {
   if (sequences.size() != 1 || sequences[0].rows != 1 || executor.threads() == 1) return false;
   const kv::Geometry& geometry = sequences[0].store->geometry();
-  const Index segments = segments_of(mask.visible(sequences[0].first), *sequences[0].store).size();
+  const Range visible = mask.visible(sequences[0].first);
+  const Index segments =
+      segments_of({std::max(visible.begin, sequences[0].store->begin()), visible.end}).size();
   return segments > 1 && geometry.heads % executor.threads() != 0 &&
          geometry.heads < 8 * executor.threads() && geometry.heads * segments <= scratch.slots();
 }

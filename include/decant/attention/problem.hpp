@@ -63,8 +63,9 @@ constexpr Index block_rows(Index group) noexcept {
 // Memory for the sums of every worker, and for segments that different workers take.
 //
 // Units    sequences: of one call; split_positions: up to which context one row's segments may be
-// spread over workers Errors   std::invalid_argument, std::bad_alloc from the constructor Threads
-// one call of attend() at a time
+//          spread over workers
+// Errors   std::invalid_argument, std::bad_alloc from the constructor
+// Threads  one call of attend() at a time
 class Scratch {
  public:
   struct Worker {

@@ -165,8 +165,7 @@ inline const Dtype* gguf_dtype(GgufCursor& cursor) {
 
 inline GgufTensorInfo gguf_tensor_info(GgufCursor& cursor, Index at) {
   cursor.enter(sentence("tensor ", at));
-  const auto name = cursor.text();
-  GgufTensorInfo info{{reinterpret_cast<const char*>(name.data()), name.size()}, {}, 0};
+  GgufTensorInfo info{std::string(cursor.text()), {}, 0};
   cursor.enter(sentence("tensor ", printable(info.name)));
   info.tensor.shape = gguf_shape(cursor);
   info.tensor.dtype = gguf_dtype(cursor);

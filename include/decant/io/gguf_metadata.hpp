@@ -36,7 +36,7 @@ class GgufMetadata {
     GgufMetadata metadata{std::string(file)};
     for (Index i = 0; i < count; ++i) {
       cursor.enter(sentence("metadata key ", i));
-      const std::string_view key = characters(cursor.text());
+      const std::string_view key = cursor.text();
       cursor.enter(key);
       const GgufValue value = cursor.value(cursor.type());
       expects<FormatError>(metadata.values_.emplace(key, value).second, cursor.what(),
@@ -93,7 +93,7 @@ class GgufMetadata {
     std::vector<std::string_view> texts;
     texts.reserve(static_cast<std::size_t>(value.count));
     GgufCursor cursor(value.bytes, file_);
-    for (Index i = 0; i < value.count; ++i) texts.push_back(characters(cursor.text()));
+    for (Index i = 0; i < value.count; ++i) texts.push_back(cursor.text());
     return texts;
   }
   std::vector<Index> integers(std::string_view key) const {
@@ -109,10 +109,6 @@ class GgufMetadata {
   using Bytes = std::span<const std::byte>;
 
   explicit GgufMetadata(std::string file) : file_(std::move(file)) {}
-
-  static std::string_view characters(Bytes bytes) {
-    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-  }
 
   const GgufValue& scalar(std::string_view key) const {
     expects_type(key, !at(key).array, "a single number");

@@ -69,6 +69,11 @@ inline const GgufTypeInfo& info_of(GgufType type) {
 
 }  // namespace detail
 
+// Bytes that are the characters of a text.
+inline std::string_view characters(std::span<const std::byte> bytes) noexcept {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
 // Walks over the bytes of a file.
 //
 // Errors   FormatError naming the file, what is being read, and the byte where it would lie
@@ -101,7 +106,7 @@ class GgufCursor {
                          " do not fit in the ", left(), " bytes behind byte ", at_);
     return static_cast<Index>(count);
   }
-  std::span<const std::byte> text() { return take(number(8)); }
+  std::string_view text() { return characters(take(number(8))); }
 
   GgufType type() {
     const std::uint64_t number = this->number(4);
@@ -112,7 +117,7 @@ class GgufCursor {
 
   GgufValue value(GgufType type, int depth = 0) {
     if (type == GgufType::array) return array(depth + 1);
-    if (type == GgufType::text) return {type, false, 1, text()};
+    if (type == GgufType::text) return {type, false, 1, take(number(8))};
     const GgufValue value = {type, false, 1, take(detail::info_of(type).bytes)};
     check_flags(value);
     return value;

@@ -32,7 +32,8 @@ inline constexpr int kBlockTilePanels = kRegisters == 1 ? 2 : 1;
 
 namespace detail {
 
-// Groups [0, 8) of four numbers of 16 outputs, in whole numbers shifted by Q::kZero.
+// One half of the numbers of a block, as four groups of four numbers of 16 outputs: whole numbers
+// shifted by Q::kZero.
 DECANT_ALWAYS_INLINE void load_groups(codec::Q8_0, const std::uint8_t* from, Index half,
                                       ByteLanes (&groups)[4]) {
   for (int g = 0; g < 4; ++g) groups[g] = load_bytes(from + (half * 4 + g) * 64);
@@ -45,9 +46,9 @@ DECANT_ALWAYS_INLINE void load_groups(codec::Q4_0, const std::uint8_t* from, Ind
   }
 }
 
-// The scales of block `which` of a pair.
-DECANT_ALWAYS_INLINE Lanes scales_of(const std::uint8_t* pair, Index which) {
-  return codec::F16::widen<0>(reinterpret_cast<const Eigen::half*>(pair) + which * kLanes);
+// Sixteen scales.
+DECANT_ALWAYS_INLINE Lanes load_scales(const std::uint8_t* from) {
+  return codec::F16::widen<0>(reinterpret_cast<const codec::F16::Cell*>(from));
 }
 
 }  // namespace detail
@@ -64,8 +65,6 @@ void multiply_blocks(const RowBlock<R>* rows, const std::uint8_t* const (&pairs)
   detail::load_sums(at, sums, sums_stride, begin);
   for (Index block = 0; block < count; ++block) {
     const RowBlock<R>& numbers = rows[block];
-    const Index offset = block / 2 * Weights::kPairBytes;
-    const Index start = offset + 4 * kLanes + block % 2 * Weights::kBlockBytes;
     IntLanes whole[R][P];
     DECANT_UNROLL
     for (int r = 0; r < R; ++r) {
@@ -76,7 +75,9 @@ void multiply_blocks(const RowBlock<R>* rows, const std::uint8_t* const (&pairs)
     for (int half = 0; half < 2; ++half) {
       ByteLanes groups[P][4];
       DECANT_UNROLL
-      for (int p = 0; p < P; ++p) detail::load_groups(Q{}, pairs[p] + start, half, groups[p]);
+      for (int p = 0; p < P; ++p) {
+        detail::load_groups(Q{}, pairs[p] + Weights::numbers_at(block), half, groups[p]);
+      }
       DECANT_UNROLL
       for (int g = 0; g < 4; ++g) {
         DECANT_UNROLL
@@ -90,7 +91,7 @@ void multiply_blocks(const RowBlock<R>* rows, const std::uint8_t* const (&pairs)
     }
     DECANT_UNROLL
     for (int p = 0; p < P; ++p) {
-      const Lanes scales = detail::scales_of(pairs[p] + offset, block % 2);
+      const Lanes scales = detail::load_scales(pairs[p] + Weights::scales_at(block));
       DECANT_UNROLL
       for (int r = 0; r < R; ++r) {
         at[r][p] = madd(to_lanes(whole[r][p]) * broadcast(numbers.scale[r]), scales, at[r][p]);
@@ -107,34 +108,34 @@ template <codec::BlockCodec Q, int R, int P>
 void multiply_blocks_full(const float* rows, const std::uint8_t* const (&pairs)[P], Index columns,
                           float* sums, Index sums_stride, Begin begin) {
   using Weights = PackedBlocks<Q>;
+  constexpr Index kHalf = Weights::kNumbers / 2;  // what load_groups gives
   Lanes at[R][P];
   detail::load_sums(at, sums, sums_stride, begin);
-  for (Index column = 0; column < columns; column += Weights::kNumbers) {
-    const Index block = column / Weights::kNumbers;
-    const Index offset = block / 2 * Weights::kPairBytes;
-    const Index start = offset + 4 * kLanes + block % 2 * Weights::kBlockBytes;
+  for (Index first = 0; first < columns; first += kHalf) {
+    const Index block = first / Weights::kNumbers;
+    const Index numbers = std::min(kHalf, columns - first);
     Lanes scales[P];
-    for (int p = 0; p < P; ++p) scales[p] = detail::scales_of(pairs[p] + offset, block % 2);
-    for (Index group = 0; group < 8 && column + 4 * group < columns; ++group) {
-      Lanes weights[P][4];
-      for (int p = 0; p < P; ++p) {
-        ByteLanes groups[4];
-        detail::load_groups(Q{}, pairs[p] + start, group / 4, groups);
-        decant::detail::unroll<4>([&](auto i) {
-          const Lanes whole = to_lanes(byte_of<i>(groups[group % 4]));
-          weights[p][i] = (whole - broadcast(static_cast<float>(Q::kZero))) * scales[p];
-        });
-      }
-      const Index first = column + 4 * group;
-      for (Index i = 0; i < std::min<Index>(4, columns - first); ++i) {
-        DECANT_UNROLL
-        for (int r = 0; r < R; ++r) {
-          const Lanes number = broadcast(rows[(first + i) * R + r]);
-          DECANT_UNROLL
-          for (int p = 0; p < P; ++p) at[r][p] = madd(number, weights[p][i], at[r][p]);
-        }
-      }
+    ByteLanes groups[P][4];
+    for (int p = 0; p < P; ++p) {
+      scales[p] = detail::load_scales(pairs[p] + Weights::scales_at(block));
+      detail::load_groups(Q{}, pairs[p] + Weights::numbers_at(block),
+                          first % Weights::kNumbers / kHalf, groups[p]);
     }
+    decant::detail::unroll<kHalf>([&](auto i) {
+      if (i >= numbers) return;
+      Lanes weights[P];
+      DECANT_UNROLL
+      for (int p = 0; p < P; ++p) {
+        const Lanes whole = to_lanes(byte_of<i % 4>(groups[p][i / 4]));
+        weights[p] = (whole - broadcast(static_cast<float>(Q::kZero))) * scales[p];
+      }
+      DECANT_UNROLL
+      for (int r = 0; r < R; ++r) {
+        const Lanes number = broadcast(rows[(first + i) * R + r]);
+        DECANT_UNROLL
+        for (int p = 0; p < P; ++p) at[r][p] = madd(number, weights[p], at[r][p]);
+      }
+    });
   }
   detail::store_sums(at, sums, sums_stride);
 }

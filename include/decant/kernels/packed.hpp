@@ -45,6 +45,17 @@ inline MatrixView row_major(const void* data, codec::Type type, Index rows, Inde
 struct Extents {
   Index rows = 0;
   Index columns = 0;
+
+  Index panels() const noexcept { return ceil_div(rows, kLanes); }
+
+  // Refuses to read row `at` into `out`.
+  //
+  // Errors   std::invalid_argument (no such row, another width)
+  void check_row(Index at, std::span<const float> out) const {
+    expects(at >= 0 && at < rows, "kernels::Packed: row ", at, " of ", rows);
+    expects(std::ssize(out) == columns, "kernels::Packed: a row of ", columns, " into ",
+            out.size());
+  }
 };
 
 // The extents of views that lie one below the other.
@@ -105,7 +116,6 @@ template <codec::Codec C>
 class Packed {
  public:
   using Cell = typename C::Cell;
-
   static constexpr Index kColumnStep = C::kInterleave;
 
   // The rows of all views, one below the other.
@@ -126,17 +136,15 @@ class Packed {
 
   Index rows() const noexcept { return extents_.rows; }
   Index columns() const noexcept { return extents_.columns; }
-  Index panels() const noexcept { return ceil_div(rows(), kLanes); }
-  Index panel_cells() const noexcept { return round_up(columns(), C::kInterleave) * kLanes; }
+  Index panels() const noexcept { return extents_.panels(); }
+  Index panel_cells() const noexcept { return round_up(columns(), kColumnStep) * kLanes; }
   const Cell* panel(Index at) const noexcept { return cells_.data() + at * panel_cells(); }
   Index bytes() const noexcept { return cells_.bytes(); }
 
   // Shape    out is [columns]
   // Errors   std::invalid_argument (no such row, another width)
   void row(Index at, std::span<float> out) const {
-    expects(at >= 0 && at < rows(), "kernels::Packed: row ", at, " of ", rows());
-    expects(std::ssize(out) == columns(), "kernels::Packed: a row of ", columns(), " into ",
-            out.size());
+    extents_.check_row(at, out);
     for (Index column = 0; column < columns(); ++column) {
       out[static_cast<std::size_t>(column)] = C::load(cells_[offset(at, column)]);
     }
@@ -144,9 +152,8 @@ class Packed {
 
  private:
   Index offset(Index row, Index column) const noexcept {
-    constexpr Index kStep = C::kInterleave;
-    return row / kLanes * panel_cells() + column / kStep * kStep * kLanes + row % kLanes * kStep +
-           column % kStep;
+    return row / kLanes * panel_cells() + column / kColumnStep * kColumnStep * kLanes +
+           row % kLanes * kColumnStep + column % kColumnStep;
   }
 
   void copy(const MatrixView& view, Index first) {

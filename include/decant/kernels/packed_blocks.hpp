@@ -34,9 +34,18 @@ template <codec::BlockCodec Q>
 class PackedBlocks {
  public:
   static constexpr Index kNumbers = codec::kBlockNumbers;
-  static constexpr Index kBlockBytes = kLanes * kNumbers * Q::kBits / 8;
-  static constexpr Index kPairBytes = 2 * kLanes * 2 + 2 * kBlockBytes;
   static constexpr Index kColumnStep = 2 * kNumbers;
+
+  // Where the scales and the numbers of block `block` begin, counted from an even one: those of two
+  // blocks, and then the 16 outputs' numbers of one block and of the other.
+  //
+  // Units    bytes
+  static constexpr Index scales_at(Index block) noexcept {
+    return block / 2 * kPairBytes + block % 2 * kScaleBytes;
+  }
+  static constexpr Index numbers_at(Index block) noexcept {
+    return block / 2 * kPairBytes + 2 * kScaleBytes + block % 2 * kBlockBytes;
+  }
 
   explicit PackedBlocks(std::span<const MatrixView> stacked,
                         Activations activations = Activations::quantised)
@@ -57,7 +66,7 @@ class PackedBlocks {
 
   Index rows() const noexcept { return extents_.rows; }
   Index columns() const noexcept { return extents_.columns; }
-  Index panels() const noexcept { return ceil_div(rows(), kLanes); }
+  Index panels() const noexcept { return extents_.panels(); }
   Index panel_bytes() const noexcept { return ceil_div(columns(), kColumnStep) * kPairBytes; }
   Index bytes() const noexcept { return memory_.bytes(); }
   Activations activations() const noexcept { return activations_; }
@@ -70,9 +79,7 @@ class PackedBlocks {
   // Shape    out is [columns]
   // Errors   std::invalid_argument (no such row, another width)
   void row(Index at, std::span<float> out) const {
-    expects(at >= 0 && at < rows(), "kernels::PackedBlocks: row ", at, " of ", rows());
-    expects(std::ssize(out) == columns(), "kernels::PackedBlocks: a row of ", columns(), " into ",
-            out.size());
+    extents_.check_row(at, out);
     for (Index column = 0; column < columns(); column += kNumbers) {
       float numbers[kNumbers];
       codec::load<Q>(get(at, column), numbers);
@@ -82,6 +89,10 @@ class PackedBlocks {
 
  private:
   using Block = typename Q::Block;
+  static constexpr Index kScaleBytes = 2 * kLanes;
+  static constexpr Index kBlockBytes = kLanes * kNumbers * Q::kBits / 8;
+  static constexpr Index kPairBytes = 2 * kScaleBytes + 2 * kBlockBytes;
+  static constexpr Index kGroups = kBlockBytes / kLanes / 4;
 
   // The numbers of a file's block as they are; of anything else, quantised.
   static Block block_of(const MatrixView& view, Index row, Index column) {
@@ -93,31 +104,29 @@ class PackedBlocks {
     return Q::quantise(numbers);
   }
 
-  // Where the scale of a block lies, and group g of four of its numbers.
-  Index scale_at(Index row, Index column) const noexcept {
-    return row / kLanes * panel_bytes() + column / kColumnStep * kPairBytes +
-           (column / kNumbers % 2 * kLanes + row % kLanes) * 2;
+  // Where the scale of a row's block lies, and group g of four of its numbers.
+  Index scale_of(Index row, Index column) const noexcept {
+    return row / kLanes * panel_bytes() + scales_at(column / kNumbers) + row % kLanes * 2;
   }
-  Index group_at(Index row, Index column, Index group) const noexcept {
-    return row / kLanes * panel_bytes() + column / kColumnStep * kPairBytes + 2 * kLanes * 2 +
-           column / kNumbers % 2 * kBlockBytes + (group * kLanes + row % kLanes) * 4;
+  Index group_of(Index row, Index column, Index group) const noexcept {
+    return row / kLanes * panel_bytes() + numbers_at(column / kNumbers) +
+           (group * kLanes + row % kLanes) * 4;
   }
-  static constexpr Index kGroups = kBlockBytes / kLanes / 4;
 
   void put(Index row, Index column, const Block& block) {
-    std::memcpy(memory_.data() + scale_at(row, column), &block.scale, 2);
+    std::memcpy(memory_.data() + scale_of(row, column), &block.scale, 2);
     const auto bytes = Q::packed(block);
     for (Index g = 0; g < kGroups; ++g) {
-      std::memcpy(memory_.data() + group_at(row, column, g), bytes.data() + 4 * g, 4);
+      std::memcpy(memory_.data() + group_of(row, column, g), bytes.data() + 4 * g, 4);
     }
   }
   Block get(Index row, Index column) const {
     decltype(Q::packed(Block{})) bytes;
     for (Index g = 0; g < kGroups; ++g) {
-      std::memcpy(bytes.data() + 4 * g, memory_.data() + group_at(row, column, g), 4);
+      std::memcpy(bytes.data() + 4 * g, memory_.data() + group_of(row, column, g), 4);
     }
     Block block = Q::unpacked(bytes);
-    std::memcpy(&block.scale, memory_.data() + scale_at(row, column), 2);
+    std::memcpy(&block.scale, memory_.data() + scale_of(row, column), 2);
     return block;
   }
 

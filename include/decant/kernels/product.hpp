@@ -58,7 +58,7 @@ inline Begin begin_sums(const Product& product, Range rows, Index first, Index c
   return Begin::sums;
 }
 
-// R rows times P panels: the tile product of each kind of weights, over columns from `column` on.
+// R rows times P panels, over some columns: the tile product of each kind of weights.
 template <int R, int P, codec::Codec C>
 void multiply_tile_of(const Packed<C>& weights, Index panel, const RowTiles& tiles, Index row,
                       Range columns, float* sums, Index sums_stride, Begin begin) {
@@ -81,15 +81,11 @@ void multiply_tile_of(const PackedBlocks<Q>& weights, Index panel, const RowTile
                            begin);
 }
 
-// Panels of one tile, by kind of weights: of several rows, and of one.
-template <codec::Codec C>
-constexpr int tile_panels(const Packed<C>*) {
-  return kTilePanels;
-}
+// Panels of one tile of several rows, by kind of weights.
+template <class Weights>
+inline constexpr int kPanelsOf = kTilePanels;
 template <codec::BlockCodec Q>
-constexpr int tile_panels(const PackedBlocks<Q>*) {
-  return kBlockTilePanels;
-}
+inline constexpr int kPanelsOf<PackedBlocks<Q>> = kBlockTilePanels;
 
 // Rows as the weights want them.
 template <codec::Codec C>
@@ -165,7 +161,7 @@ void multiply_row(const Weights& weights, Range panels, const RowTiles& tiles,
 template <class Weights>
 void multiply_rows(const Weights& weights, Range panels, const RowTiles& tiles, Range rows,
                    const Product& product) {
-  constexpr int kPanels = tile_panels(static_cast<const Weights*>(nullptr));
+  constexpr int kPanels = kPanelsOf<Weights>;
   Index panel = panels.begin;
   for (; panel + kPanels <= panels.end; panel += kPanels) {
     multiply_panels<kPanels>(weights, panel, tiles, rows, product);

@@ -35,6 +35,9 @@ class Batch {
     Index first_row;
     Index rows;
     Logits wanted;
+
+    // Where a row of the batch, one of this entry's, stands in its sequence.
+    Position position(Index row) const { return store->end() + row - first_row; }
   };
 
   // Shape    tokens is [rows], at least one, and not the batch's own
@@ -71,16 +74,12 @@ class Batch {
   std::span<const Entry> entries() const noexcept { return entries_; }
   std::span<const Token> tokens() const noexcept { return tokens_; }
 
-  // The entry that `row` of [0, rows()) belongs to, and the row's position in its sequence.
+  // The entry that `row` of [0, rows()) belongs to.
   const Entry& entry_of(Index row) const noexcept {
     const auto after =
         std::upper_bound(entries_.begin(), entries_.end(), row,
                          [](Index at, const Entry& entry) { return at < entry.first_row; });
     return *(after - 1);
-  }
-  Position position(Index row) const noexcept {
-    const Entry& entry = entry_of(row);
-    return entry.store->end() + row - entry.first_row;
   }
 
   // What a layer asks of attention, one per entry; the step fills it in.

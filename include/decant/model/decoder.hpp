@@ -121,7 +121,7 @@ class Decoder {
     StepBuffers& buffers = workspace.buffers();
     const Index pairs = rotary_pairs(config_);
     const auto begin_row = [&](Index row) {
-      const Position position = batch.position(row);
+      const Position position = batch.entry_of(row).position(row);
       embed_row(batch.tokens()[static_cast<std::size_t>(row)], position,
                 detail::numbers(buffers.stream.data() + row * config_.width, config_.width));
       attention::angles(position, buffers.frequencies,

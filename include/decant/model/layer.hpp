@@ -107,8 +107,7 @@ void store_rows(const Config& config, const LayerWeights& weights, Index layer,
   const Index pairs = rotary_pairs(config);
   const auto work = [&] { return row_work(batch.rows(), 2 * width, 4); };
   const auto store_row = [&](Index row) {
-    S& store = *batch.entry_of(row).store;
-    const Position position = batch.position(row);
+    const typename Batch<S>::Entry& entry = batch.entry_of(row);
     float* queries = buffers.qkv.data() + row * width;
     float* keys = queries + config.heads * config.key_dim;
     float* values = keys + config.kv_heads * config.key_dim;
@@ -117,8 +116,9 @@ void store_rows(const Config& config, const LayerWeights& weights, Index layer,
     prepare_heads(config, weights.query_norm, queries, config.heads, cosines, sines);
     prepare_heads(config, weights.key_norm, keys, config.kv_heads, cosines, sines);
     for (Index head = 0; head < config.kv_heads; ++head) {
-      store.put(layer, head, position, numbers(keys + head * config.key_dim, config.key_dim),
-                numbers(values + head * config.value_dim, config.value_dim));
+      entry.store->put(layer, head, entry.position(row),
+                       numbers(keys + head * config.key_dim, config.key_dim),
+                       numbers(values + head * config.value_dim, config.value_dim));
     }
   };
   profiled(workspace.profile(), Operation::rotation, work,
