@@ -10,6 +10,7 @@ set(DECANT_HEADERS
   include/decant/core/shape.hpp
   include/decant/core/simd.hpp
   include/decant/core/int_lanes.hpp
+  include/decant/core/pair_lanes.hpp
   include/decant/core/thread_pool.hpp
   include/decant/core/types.hpp
   include/decant/codec/concept.hpp

@@ -21,6 +21,7 @@
 #include <decant/core/error.hpp>
 #include <decant/core/executor.hpp>
 #include <decant/core/int_lanes.hpp>
+#include <decant/core/pair_lanes.hpp>
 #include <decant/core/random.hpp>
 #include <decant/core/shape.hpp>
 #include <decant/core/simd.hpp>

@@ -13,7 +13,7 @@ namespace decant::inline v0::io {
 
 // `weights` is the format of every matrix of a product, embedding and output included; without
 // one, each keeps the format of its file. Norms, biases and learned positions are f32 always.
-// `activations` says what a product does to its rows where its matrix lies in blocks.
+// `activations` says what a product does to its rows where its matrix is in bf16 or in blocks.
 struct LoadOptions {
   std::optional<codec::Type> weights = std::nullopt;
   kernels::Activations activations = kernels::Activations::quantised;

@@ -32,18 +32,13 @@ inline constexpr int kBlockTilePanels = kRegisters == 1 ? 2 : 1;
 
 namespace detail {
 
-// One half of the numbers of a block, as four groups of four numbers of 16 outputs: whole numbers
-// shifted by Q::kZero.
-DECANT_ALWAYS_INLINE void load_groups(codec::Q8_0, const std::uint8_t* from, Index half,
-                                      ByteLanes (&groups)[4]) {
-  for (int g = 0; g < 4; ++g) groups[g] = load_bytes(from + (half * 4 + g) * 64);
+// Group g of the eight of a block, four numbers of 16 outputs: whole numbers shifted by Q::kZero.
+DECANT_ALWAYS_INLINE ByteLanes load_group(codec::Q8_0, const std::uint8_t* from, Index g) {
+  return load_bytes(from + g * 64);
 }
-DECANT_ALWAYS_INLINE void load_groups(codec::Q4_0, const std::uint8_t* from, Index half,
-                                      ByteLanes (&groups)[4]) {
-  for (int g = 0; g < 4; ++g) {
-    const ByteLanes bytes = load_bytes(from + g * 64);
-    groups[g] = half == 0 ? low_nibbles(bytes) : high_nibbles(bytes);
-  }
+DECANT_ALWAYS_INLINE ByteLanes load_group(codec::Q4_0, const std::uint8_t* from, Index g) {
+  const ByteLanes bytes = load_bytes(from + g % 4 * 64);
+  return g < 4 ? low_nibbles(bytes) : high_nibbles(bytes);
 }
 
 // Sixteen scales.
@@ -72,21 +67,16 @@ void multiply_blocks(const RowBlock<R>* rows, const std::uint8_t* const (&pairs)
       for (int p = 0; p < P; ++p) whole[r][p] = broadcast_int(numbers.start[r]);
     }
     DECANT_UNROLL
-    for (int half = 0; half < 2; ++half) {
-      ByteLanes groups[P][4];
+    for (int g = 0; g < 8; ++g) {
+      ByteLanes groups[P];
       DECANT_UNROLL
       for (int p = 0; p < P; ++p) {
-        detail::load_groups(Q{}, pairs[p] + Weights::numbers_at(block), half, groups[p]);
+        groups[p] = detail::load_group(Q{}, pairs[p] + Weights::numbers_at(block), g);
       }
       DECANT_UNROLL
-      for (int g = 0; g < 4; ++g) {
+      for (int r = 0; r < R; ++r) {
         DECANT_UNROLL
-        for (int r = 0; r < R; ++r) {
-          DECANT_UNROLL
-          for (int p = 0; p < P; ++p) {
-            whole[r][p] = dot(whole[r][p], groups[p][g], numbers.four[half * 4 + g][r]);
-          }
-        }
+        for (int p = 0; p < P; ++p) whole[r][p] = dot(whole[r][p], groups[p], numbers.four[g][r]);
       }
     }
     DECANT_UNROLL
@@ -108,25 +98,24 @@ template <codec::BlockCodec Q, int R, int P>
 void multiply_blocks_full(const float* rows, const std::uint8_t* const (&pairs)[P], Index columns,
                           float* sums, Index sums_stride, Begin begin) {
   using Weights = PackedBlocks<Q>;
-  constexpr Index kHalf = Weights::kNumbers / 2;  // what load_groups gives
+  constexpr Index kGroup = 4;  // numbers of what load_group gives
   Lanes at[R][P];
   detail::load_sums(at, sums, sums_stride, begin);
-  for (Index first = 0; first < columns; first += kHalf) {
+  for (Index first = 0; first < columns; first += kGroup) {
     const Index block = first / Weights::kNumbers;
-    const Index numbers = std::min(kHalf, columns - first);
     Lanes scales[P];
-    ByteLanes groups[P][4];
+    ByteLanes groups[P];
     for (int p = 0; p < P; ++p) {
       scales[p] = detail::load_scales(pairs[p] + Weights::scales_at(block));
-      detail::load_groups(Q{}, pairs[p] + Weights::numbers_at(block),
-                          first % Weights::kNumbers / kHalf, groups[p]);
+      groups[p] = detail::load_group(Q{}, pairs[p] + Weights::numbers_at(block),
+                                     first % Weights::kNumbers / kGroup);
     }
-    decant::detail::unroll<kHalf>([&](auto i) {
-      if (i >= numbers) return;
+    decant::detail::unroll<kGroup>([&](auto i) {
+      if (i >= columns - first) return;
       Lanes weights[P];
       DECANT_UNROLL
       for (int p = 0; p < P; ++p) {
-        const Lanes whole = to_lanes(byte_of<i % 4>(groups[p][i / 4]));
+        const Lanes whole = to_lanes(byte_of<i>(groups[p]));
         weights[p] = (whole - broadcast(static_cast<float>(Q::kZero))) * scales[p];
       }
       DECANT_UNROLL

@@ -11,6 +11,7 @@
 #include <decant/codec/plain.hpp>
 #include <decant/core/error.hpp>
 #include <decant/core/executor.hpp>
+#include <decant/core/pair_lanes.hpp>
 #include <decant/core/types.hpp>
 #include <decant/kernels/packed.hpp>
 #include <decant/kernels/packed_blocks.hpp>
@@ -30,17 +31,19 @@ class Matrix {
  public:
   Matrix() = default;
   explicit Matrix(const MatrixView& view) : Matrix({&view, 1}, view.type) {}
-  // `activations` says what a product does to its rows where weights lie in blocks.
+  // `activations` says what a product does to its rows. Beside bf16 they stay full on a machine
+  // that has no instruction for its products.
   Matrix(std::span<const MatrixView> stacked, codec::Type stored_as,
          Activations activations = Activations::quantised)
-      : packed_(codec::visit_weights(stored_as,
-                                     [&]<class Format>(Format) -> Any {
-                                       if constexpr (codec::BlockCodec<Format>) {
-                                         return PackedBlocks<Format>(stacked, activations);
-                                       } else {
-                                         return Packed<Format>(stacked);
-                                       }
-                                     })),
+      : packed_(codec::visit_weights(
+            stored_as,
+            [&]<class Format>(Format) -> Any {
+              if constexpr (codec::BlockCodec<Format>) {
+                return PackedBlocks<Format>(stacked, activations);
+              } else {
+                return Packed<Format>(stacked, kMultipliesPairs ? activations : Activations::full);
+              }
+            })),
         type_(stored_as) {}
 
   bool empty() const noexcept { return std::holds_alternative<std::monostate>(packed_); }

@@ -108,6 +108,10 @@ inline void read_numbers(const MatrixView& view, Index row, Index column, std::s
   });
 }
 
+// What a product does to its rows: brings them to the kind of numbers that the machine multiplies
+// with the weights at once, bf16 beside bf16 and whole numbers beside blocks; or keeps them in f32.
+enum class Activations { quantised, full };
+
 // Shape    panels are [ceil(rows / 16)][ceil(columns / i)][16][i], i = kInterleave; what lies
 //          beyond the last row or column is zero
 // Errors   std::invalid_argument (extents, views that do not stack), std::bad_alloc
@@ -117,10 +121,12 @@ class Packed {
  public:
   using Cell = typename C::Cell;
   static constexpr Index kColumnStep = C::kInterleave;
+  static constexpr bool kPairs = std::same_as<C, codec::BF16>;
 
-  // The rows of all views, one below the other.
-  explicit Packed(std::span<const MatrixView> stacked)
+  // The rows of all views, one below the other. Only bf16 has activations that are not full.
+  explicit Packed(std::span<const MatrixView> stacked, Activations activations = Activations::full)
       : extents_(stacked_extents(stacked)),
+        activations_(kPairs ? activations : Activations::full),
         cells_(checked_product({panels(), round_up(columns(), kColumnStep), kLanes})) {
     std::fill_n(cells_.data(), cells_.size(), C::store(0.0f));
     Index first = 0;
@@ -140,6 +146,7 @@ class Packed {
   Index panel_cells() const noexcept { return round_up(columns(), kColumnStep) * kLanes; }
   const Cell* panel(Index at) const noexcept { return cells_.data() + at * panel_cells(); }
   Index bytes() const noexcept { return cells_.bytes(); }
+  Activations activations() const noexcept { return activations_; }
 
   // Shape    out is [columns]
   // Errors   std::invalid_argument (no such row, another width)
@@ -178,6 +185,7 @@ class Packed {
   }
 
   Extents extents_;
+  Activations activations_;
   Buffer<Cell> cells_;
 };
 

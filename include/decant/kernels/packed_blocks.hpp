@@ -22,10 +22,6 @@
 
 namespace decant::inline v0::kernels {
 
-// What a product by weights in blocks does to its rows: brings them to whole numbers too, block by
-// block, which is fast; or keeps them as they are.
-enum class Activations { quantised, full };
-
 // Shape    panels are [ceil(rows / 16)][ceil(columns / 64)] of two blocks of 16 outputs; what lies
 //          beyond the last row or column is zero
 // Errors   std::invalid_argument (extents, views that do not stack), std::bad_alloc

@@ -64,6 +64,12 @@ void multiply_tile_of(const Packed<C>& weights, Index panel, const RowTiles& til
                       Range columns, float* sums, Index sums_stride, Begin begin) {
   const typename C::Cell* panels[P];
   for (int p = 0; p < P; ++p) panels[p] = weights.panel(panel + p) + columns.begin * kLanes;
+  if constexpr (Packed<C>::kPairs) {
+    if (weights.activations() == Activations::quantised) {
+      return multiply_pairs<R, P>(tiles.pairs<R>(row, columns.begin), panels, columns.size(), sums,
+                                  sums_stride, begin);
+    }
+  }
   multiply_tile<C, R, P>(tiles.numbers<R>(row, columns.begin), panels, columns.size(), sums,
                          sums_stride, begin);
 }
@@ -91,7 +97,11 @@ inline constexpr int kPanelsOf<PackedBlocks<Q>> = kBlockTilePanels;
 template <codec::Codec C>
 void assign_rows(const Packed<C>& weights, const Product& product, RowTiles& tiles,
                  Executor& executor) {
-  tiles.assign(product.in, product.in_stride, product.rows, weights.columns(), executor);
+  if (weights.activations() == Activations::full) {
+    tiles.assign(product.in, product.in_stride, product.rows, weights.columns(), executor);
+  } else {
+    tiles.assign_pairs(product.in, product.in_stride, product.rows, weights.columns(), executor);
+  }
 }
 template <codec::BlockCodec Q>
 void assign_rows(const PackedBlocks<Q>& weights, const Product& product, RowTiles& tiles,

@@ -3,9 +3,10 @@
 // A tile product takes number k of up to six rows, then number k + 1. Laid out like that, the rows
 // of a tile are one run of memory; as a user has them they are six, often a power of two apart,
 // which compete for the same sets of a cache and leave its prefetcher behind. Weights in blocks
-// want rows in whole numbers: every 32 numbers of a row get a scale of their own.
+// want rows in whole numbers: every 32 numbers of a row get a scale of their own; weights in bf16
+// may want rows in bf16, two numbers a word.
 //
-// Depends on  core/buffer.hpp, core/executor.hpp, core/int_lanes.hpp, kernels/tile.hpp
+// Depends on  core/{buffer,executor,int_lanes,pair_lanes}.hpp, kernels/tile.hpp
 // Source      Goto and van de Geijn 2008, "Anatomy of high-performance matrix multiplication"
 // Tested by   tests/kernels/row_tiles_test.cpp
 #pragma once
@@ -14,6 +15,7 @@
 #include <decant/core/error.hpp>
 #include <decant/core/executor.hpp>
 #include <decant/core/int_lanes.hpp>
+#include <decant/core/pair_lanes.hpp>
 #include <decant/core/shape.hpp>
 #include <decant/core/simd.hpp>
 #include <decant/core/types.hpp>
@@ -66,7 +68,8 @@ void quantise(const float* from, Index count, std::int32_t zero, RowBlock<R>& to
 // Room for the rows of one product at a time.
 //
 // Shape    tile t holds rows [6 t, 6 t + r), where r = 6 but in the last tile: numbers as
-//          [columns][r], or blocks as [ceil(columns / 32)] of RowBlock<r>
+//          [columns][r], pairs as [ceil(columns / 2)][r], or blocks as [ceil(columns / 32)] of
+//          RowBlock<r>
 // Errors   std::invalid_argument (extents), std::bad_alloc from the constructor
 // Threads  one product at a time
 class RowTiles {
@@ -92,6 +95,25 @@ class RowTiles {
     });
   }
 
+  // The same in pairs of bf16 numbers; an odd one out is paired with zero.
+  void assign_pairs(const float* rows, Index stride, Index count, Index columns,
+                    Executor& executor) {
+    row_bytes_ = ceil_div(columns, 2) * kNumberBytes;
+    expect_room(count, row_bytes_);
+    for_tiles(count, executor, [&](auto together, Index row, std::byte* to) {
+      auto* pair = reinterpret_cast<std::uint32_t*>(to);
+      for_lanes(columns, [&](Index column, Index numbers) {
+        for (Index r = 0; r < together; ++r) {
+          std::uint32_t pairs[kLanes / 2];
+          store_pairs(pairs, load_first(rows + (row + r) * stride + column, numbers));
+          for (Index at = 0; at < ceil_div(numbers, 2); ++at) {
+            pair[(column / 2 + at) * together + r] = pairs[at];
+          }
+        }
+      });
+    });
+  }
+
   // The same in blocks of whole numbers, for weights whose own are shifted by `zero`.
   void assign_blocks(const float* rows, Index stride, Index count, Index columns, std::int32_t zero,
                      Executor& executor) {
@@ -108,11 +130,15 @@ class RowTiles {
     });
   }
 
-  // The tile of R rows from `row` on, a multiple of 6: numbers from `column` on, and blocks from
-  // the one that holds `column` on.
+  // The tile of R rows from `row` on, a multiple of 6: numbers from `column` on, and pairs and
+  // blocks from the one that holds `column` on.
   template <int R>
   const float* numbers(Index row, Index column) const noexcept {
     return reinterpret_cast<const float*>(base_ + row * row_bytes_) + column * R;
+  }
+  template <int R>
+  const std::uint32_t* pairs(Index row, Index column) const noexcept {
+    return reinterpret_cast<const std::uint32_t*>(base_ + row * row_bytes_) + column / 2 * R;
   }
   template <int R>
   const RowBlock<R>* blocks(Index row, Index column) const noexcept {

@@ -11,16 +11,20 @@
 // floats a panel is two registers, and 6 rows by 1 panel take 12 + 2 + 1. One row is bound by
 // reading panels: 8 at a time are 8 streams of memory.
 //
-// Depends on  codec/concept.hpp, core/simd.hpp
+// Depends on  codec/plain.hpp, core/simd.hpp, core/pair_lanes.hpp
 // Source      Goto and van de Geijn 2008, "Anatomy of high-performance matrix multiplication"
-// Tested by   tests/kernels/product_test.cpp
+// Tested by   tests/kernels/product_test.cpp, tests/kernels/pair_product_test.cpp
 #pragma once
 
 #include <decant/codec/concept.hpp>
+#include <decant/codec/plain.hpp>
 #include <decant/core/config.hpp>
+#include <decant/core/pair_lanes.hpp>
+#include <decant/core/shape.hpp>
 #include <decant/core/simd.hpp>
 #include <decant/core/types.hpp>
 
+#include <cstdint>
 #include <type_traits>
 
 namespace decant::inline v0::kernels {
@@ -124,6 +128,29 @@ void multiply_tile(const float* rows, const typename C::Cell* const (&panels)[P]
   }
   if constexpr (kStep == 2) {
     if (k < columns) detail::add_columns<C, 1>(at, rows, panels, k);
+  }
+  detail::store_sums(at, sums, sums_stride);
+}
+
+// The same with rows and panels in pairs of bf16 numbers.
+//
+// Shape    rows [ceil(columns / 2)][R]; each panel [ceil(columns / 2)][16] pairs
+template <int R, int P>
+void multiply_pairs(const std::uint32_t* rows, const codec::BF16::Cell* const (&panels)[P],
+                    Index columns, float* sums, Index sums_stride, Begin begin) {
+  Lanes at[R][P];
+  detail::load_sums(at, sums, sums_stride, begin);
+  for (Index pair = 0; pair < ceil_div(columns, 2); ++pair) {
+    Lanes weights[P];
+    DECANT_UNROLL
+    for (int p = 0; p < P; ++p) weights[p] = load_words(panels[p] + pair * 2 * kLanes);
+    DECANT_UNROLL
+    for (int r = 0; r < R; ++r) {
+      DECANT_UNROLL
+      for (int p = 0; p < P; ++p) {
+        at[r][p] = madd_pairs(weights[p], rows[pair * R + r], at[r][p]);
+      }
+    }
   }
   detail::store_sums(at, sums, sums_stride);
 }
