@@ -17,13 +17,30 @@ target_compile_definitions(decant_dev INTERFACE
   DECANT_FUZZ_CORPUS="${PROJECT_SOURCE_DIR}/tests/fuzz/corpus"
   DECANT_SHARED_DATA="${PROJECT_SOURCE_DIR}/../shared/data")
 
-# The big templates, compiled once for everything that links decant_dev.
+# The big templates, compiled once; who links them here must see instances.hpp first, which
+# decant_precompiled arranges.
 set(instances ${PROJECT_SOURCE_DIR}/tests/instances)
 add_library(decant_instances STATIC
   ${instances}/f32.cpp ${instances}/bf16.cpp ${instances}/f16.cpp ${instances}/blocks.cpp)
 target_link_libraries(decant_instances PRIVATE decant_dev)
 target_compile_options(decant_instances PRIVATE $<$<NOT:$<CONFIG:Release>>:-O1>)  # or tests crawl
-add_library(decant_shared INTERFACE)
-target_link_libraries(decant_shared INTERFACE decant_dev decant_instances)
-target_compile_options(decant_shared INTERFACE
-  "SHELL:-include ${instances}/instances.hpp")
+
+# decant_precompiled(prefix [OPTIONS flags...] [LIBRARIES ...] HEADERS ...) makes a library of what
+# some programs have in common, compiled once; decant_program(target prefix) makes a target one of
+# them. Flags are not inherited, so that each target has them in one order.
+function(decant_precompiled prefix)
+  cmake_parse_arguments(PARSE_ARGV 1 with "" "" "OPTIONS;LIBRARIES;HEADERS")
+  add_library(${prefix} OBJECT ${instances}/empty.cpp)
+  set_target_properties(${prefix} PROPERTIES
+    DECANT_OPTIONS "${with_OPTIONS}" DECANT_LIBRARIES "${with_LIBRARIES}")
+  target_compile_options(${prefix} PRIVATE ${with_OPTIONS})
+  target_link_libraries(${prefix} PRIVATE decant_dev decant_instances ${with_LIBRARIES})
+  target_precompile_headers(${prefix} PRIVATE ${instances}/instances.hpp ${with_HEADERS})
+endfunction()
+function(decant_program target prefix)
+  get_target_property(options ${prefix} DECANT_OPTIONS)
+  get_target_property(libraries ${prefix} DECANT_LIBRARIES)
+  target_compile_options(${target} PRIVATE ${options})
+  target_link_libraries(${target} PRIVATE decant_dev decant_instances ${libraries})
+  target_precompile_headers(${target} REUSE_FROM ${prefix})
+endfunction()

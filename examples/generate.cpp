@@ -6,7 +6,6 @@
 
 #include <decant/core/thread_pool.hpp>
 #include <decant/io/load_options.hpp>
-#include <decant/io/load_tokenizer.hpp>
 #include <decant/io/text_stream.hpp>
 #include <decant/io/tokenizer.hpp>
 #include <decant/kv/contiguous.hpp>
@@ -123,7 +122,7 @@ decoding::Generation stream(const Options& options, const io::Tokenizer& tokeniz
 
 void generate(Options options) {
   io::Checkpoint checkpoint = examples::load(options.model, options.load);
-  const io::Tokenizer tokenizer = io::load_tokenizer(options.model);
+  const io::Tokenizer tokenizer = examples::load_tokenizer(options.model);
   const std::vector<Token> prompt = encode(options, tokenizer, checkpoint);
   options.generate.stop.end_tokens = checkpoint.end_tokens;
   const model::Decoder decoder(std::move(checkpoint.config), std::move(checkpoint.weights));

@@ -5,9 +5,8 @@
 #include <decant/kv/geometry.hpp>
 
 #include <decant/codec/plain.hpp>
-#include <decant/io/checkpoint.hpp>
 
-#include "support/options.hpp"
+#include "support/model.hpp"
 
 #include <iomanip>
 #include <iostream>
@@ -52,7 +51,7 @@ kv::Geometry geometry_of(Options& options) {
                                   "--head-dim");
     return {options.layers, options.kv_heads, options.head_dim, options.head_dim};
   }
-  const model::Config config = io::read_config(options.model);
+  const model::Config config = examples::read_config(options.model);
   if (options.tokens == 0) options.tokens = config.max_positions;
   return config.geometry();
 }

@@ -23,20 +23,22 @@ const Json kLlama = {{"model_type", "llama"},    {"vocab_size", 100},
                      {"hidden_size", 64},        {"num_hidden_layers", 3},
                      {"num_attention_heads", 4}, {"intermediate_size", 96}};
 
-CheckpointConfig parse(const std::string& text) { return io::parse_hf_config(text, "config.json"); }
+CheckpointConfig parse_text(const std::string& text) {
+  return io::parse_hf_config(text, "config.json");
+}
 CheckpointConfig with(const Json& changes) {
   Json json = kLlama;
   json.update(changes);
-  return parse(json.dump());
+  return parse_text(json.dump());
 }
 
 TEST(MalformedConfig, ThatLacksASizeIsRefused) {
   for (const auto& [key, value] : kLlama.items()) {
     Json json = kLlama;
     json.erase(key);
-    EXPECT_TRUE(refuses([&] { parse(json.dump()); }, {"config.json: " + key + " is absent"}));
+    EXPECT_TRUE(refuses([&] { parse_text(json.dump()); }, {"config.json: " + key + " is absent"}));
     json[key] = nullptr;
-    EXPECT_TRUE(refuses([&] { parse(json.dump()); }, {"config.json: " + key + " is absent"}));
+    EXPECT_TRUE(refuses([&] { parse_text(json.dump()); }, {"config.json: " + key + " is absent"}));
   }
 }
 
@@ -48,7 +50,7 @@ TEST(MalformedConfig, WithASizeThatIsNoCountIsRefusedByName) {
                               "9223372036854775807", "9223372036854775808", "1e300"}) {
       Json json = kLlama;
       json[key] = Json::parse(value);
-      EXPECT_TRUE(refuses([&] { parse(json.dump()); }, {"config.json: ", key})) << value;
+      EXPECT_TRUE(refuses([&] { parse_text(json.dump()); }, {"config.json: ", key})) << value;
     }
   }
 }
@@ -73,7 +75,8 @@ TEST(MalformedConfig, WithAnImpossibleEpsilonIsRefused) {
         {"rms_norm_eps"}))
         << value;
   }
-  EXPECT_TRUE(refuses([] { parse(R"({"model_type":"llama","rms_norm_eps":NaN})"); }, {"JSON"}));
+  EXPECT_TRUE(
+      refuses([] { parse_text(R"({"model_type":"llama","rms_norm_eps":NaN})"); }, {"JSON"}));
 }
 
 TEST(MalformedConfig, OfAnUnknownFamilyIsRefusedByName) {
@@ -123,9 +126,9 @@ TEST(MalformedConfig, WithFlagsThatAreNoFlagsIsRefused) {
 
 TEST(MalformedConfig, ThatIsNoObjectIsRefused) {
   for (const char* text : {"", "[]", "1", "null", "\"llama\"", "{", "\xff\xfe{\0}"}) {
-    EXPECT_TRUE(refuses([&] { parse(text); }, {"config.json"})) << text;
+    EXPECT_TRUE(refuses([&] { parse_text(text); }, {"config.json"})) << text;
   }
-  EXPECT_TRUE(refuses([] { parse(R"({"vocab_size":1,"vocab_size":2})"); }, {"appears twice"}));
+  EXPECT_TRUE(refuses([] { parse_text(R"({"vocab_size":1,"vocab_size":2})"); }, {"appears twice"}));
 }
 
 TEST(MalformedConfig, FromTheCorpusIsRefusedUnlessItsNameSaysThatItIsValid) {

@@ -33,6 +33,7 @@ function(decant_snippets page)
       file(WRITE ${file}.cpp "${block}")
       add_executable(snippet_${number} ${file}.cpp)
       target_link_libraries(snippet_${number} PRIVATE decant_dev)
+      target_compile_options(snippet_${number} PRIVATE $<$<CONFIG:Release>:-O1>)  # it is built whole
       set(command $<TARGET_FILE:snippet_${number}>)
       set(program ${file}.cpp)
     elseif(language STREQUAL cpp)

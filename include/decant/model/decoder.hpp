@@ -48,24 +48,7 @@ class Decoder {
   //          has, a store or workspace made for another model, a position beyond learned ones),
   //          CacheFull
   template <kv::Store S>
-  void step(Batch<S>& batch, Workspace& workspace) const {
-    check_step(batch, workspace);
-    workspace.buffers().logit_rows = 0;
-    reserve(batch);
-    try {
-      embed(batch, workspace);
-      for (Index layer = 0; layer < config_.layers; ++layer) {
-        detail::run_layer(config_, weights_.layers[static_cast<std::size_t>(layer)], layer, batch,
-                          workspace);
-      }
-      project(batch, workspace);
-    } catch (...) {  // a user's executor may throw
-      release(batch.entries());
-      throw;
-    }
-    for (const auto& entry : batch.entries()) entry.store->publish(entry.rows);
-    workspace.buffers().logit_rows = batch.logit_rows();
-  }
+  void step(Batch<S>& batch, Workspace& workspace) const;
 
  private:
   template <kv::Store S>
@@ -178,5 +161,26 @@ class Decoder {
   Config config_;
   Weights weights_;
 };
+
+// Outside of the class, so that a user's `extern template` keeps others from compiling it again.
+template <kv::Store S>
+void Decoder::step(Batch<S>& batch, Workspace& workspace) const {
+  check_step(batch, workspace);
+  workspace.buffers().logit_rows = 0;
+  reserve(batch);
+  try {
+    embed(batch, workspace);
+    for (Index layer = 0; layer < config_.layers; ++layer) {
+      detail::run_layer(config_, weights_.layers[static_cast<std::size_t>(layer)], layer, batch,
+                        workspace);
+    }
+    project(batch, workspace);
+  } catch (...) {  // a user's executor may throw
+    release(batch.entries());
+    throw;
+  }
+  for (const auto& entry : batch.entries()) entry.store->publish(entry.rows);
+  workspace.buffers().logit_rows = batch.logit_rows();
+}
 
 }  // namespace decant::inline v0::model
