@@ -72,7 +72,7 @@ class Participant {
         bench::config_of(command.at("shape"), command.at("positions").get<Index>());
     decoder_.emplace(config, bench::random_weights(config, type_of(command, "weights")));
     return {{"engine", sentence("decant ", kVersion)},
-            {"weight_bytes", bench::bytes_of(decoder_->weights())}};
+            {"weight_bytes", model::matrix_bytes(decoder_->weights())}};
   }
 
   json open(const json& command) {

@@ -91,14 +91,4 @@ inline model::Weights random_weights(const model::Config& config, codec::Type ty
   return weights;
 }
 
-// Bytes of all matrices, each of which a decoded token reads once.
-inline Index bytes_of(const model::Weights& weights) {
-  Index bytes = weights.embedding.bytes();
-  for (const model::LayerWeights& layer : weights.layers) {
-    bytes += layer.qkv.matrix.bytes() + layer.attention_output.matrix.bytes() +
-             layer.up.matrix.bytes() + layer.down.matrix.bytes();
-  }
-  return bytes;
-}
-
 }  // namespace decant::bench

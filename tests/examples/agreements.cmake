@@ -14,6 +14,18 @@ function(run output program)
   set(${output} "${printed}" PARENT_SCOPE)
 endfunction()
 
+# Numbers that widen to the same numbers give the same logits.
+run(table perplexity --window 100)
+if(NOT table MATCHES "as stored +full +f32 +2,621,440 +([0-9.]+) +0[.]0000")
+  message(SEND_ERROR "no line of the model as it is stored:\n${table}")
+endif()
+set(perplexity ${CMAKE_MATCH_1})
+foreach(type bf16 f16)
+  if(NOT table MATCHES "\n${type} +full +f32 +2,621,440 +${perplexity} +0[.]0000\n")
+    message(SEND_ERROR "${type}: not the logits of the model as it is stored:\n${table}")
+  endif()
+endforeach()
+
 set(tokens "859 59 11 74 9 77 500 1023 0 1 2 3 4 5 6 7 8 9 10")
 foreach(type f32 bf16 f16)
   set(prompt generate --prompt "JULIET:\nO " --max-new-tokens 40 --seed 7 --cache-type ${type})

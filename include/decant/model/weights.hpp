@@ -50,4 +50,14 @@ struct Weights {
   Linear output;  // [vocabulary, width]; an empty matrix means the embedding is used (tied)
 };
 
+// Bytes of all matrices. A decoded token reads each once, of an embedding that is not tied one row.
+inline Index matrix_bytes(const Weights& weights) noexcept {
+  Index bytes = weights.embedding.bytes() + weights.output.matrix.bytes();
+  for (const LayerWeights& layer : weights.layers) {
+    bytes += layer.qkv.matrix.bytes() + layer.attention_output.matrix.bytes() +
+             layer.up.matrix.bytes() + layer.down.matrix.bytes();
+  }
+  return bytes;
+}
+
 }  // namespace decant::inline v0::model

@@ -1,0 +1,165 @@
+// perplexity: how well a model foresees a text, and what cheaper numbers cost it.
+//
+// You learn how to take the logits of many tokens in one step, and that a number format is chosen
+// when weights are loaded and when a store is made: the code between does not change.
+#include <decant/model/decoder.hpp>
+
+#include <decant/core/thread_pool.hpp>
+#include <decant/io/mapped_file.hpp>
+#include <decant/io/tokenizer.hpp>
+#include <decant/kv/contiguous.hpp>
+
+#include "support/model.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <iomanip>
+#include <iostream>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace {
+
+using namespace decant;
+using kernels::Activations;
+
+struct Options {
+  std::string model = examples::default_model_folder();
+  std::string text;
+  Index window = 256;
+  Index threads = examples::default_threads();
+};
+
+void declare(CLI::App& app, Options& options) {
+  examples::add_model(app, options.model, "a checkpoint (the embedded one)");
+  app.add_option("--text", options.text, "a file of UTF-8 (a speech of Hamlet's)")
+      ->check(examples::not_empty());
+  app.add_option("--window", options.window, "tokens read together, each from nothing (256)")
+      ->check(examples::number<Index>(2, 1 << 20))
+      ->type_name("N");
+  examples::add_threads(app, options.threads);
+}
+
+// How numbers are held. The first is what the others are compared with.
+struct Format {
+  std::optional<codec::Type> weights;
+  Activations activations = Activations::full;
+  codec::Type cache = codec::Type::f32;
+};
+
+constexpr Format kFormats[] = {
+    {.weights = std::nullopt},
+    {.weights = std::nullopt, .cache = codec::Type::bf16},
+    {.weights = std::nullopt, .cache = codec::Type::f16},
+    {.weights = codec::Type::bf16},
+    {.weights = codec::Type::f16},
+    {.weights = codec::Type::q8_0},
+    {.weights = codec::Type::q8_0, .activations = Activations::quantised},
+    {.weights = codec::Type::q4_0},
+    {.weights = codec::Type::q4_0, .activations = Activations::quantised},
+};
+
+std::vector<Token> tokens_of(const Options& options) {
+  const io::Tokenizer tokenizer = examples::load_tokenizer(options.model);
+  const io::MappedFile file(options.text.empty() ? examples::default_model_folder() + "/hamlet.txt"
+                                                 : options.text);
+  std::vector<Token> tokens =
+      examples::checked("--text", [&] { return tokenizer.encode(file.text()); });
+  expects<examples::UsageError>(tokens.size() >= 2, "--text: has ",
+                                examples::counted(std::ssize(tokens), "token"), ", of at least 2");
+  return tokens;
+}
+
+// [tokens][vocabulary], window by window.
+template <codec::Codec C>
+std::vector<float> logits_of(const model::Decoder& decoder, std::span<const Token> tokens,
+                             Index window, Executor& threads) {
+  kv::Contiguous<C> store(decoder.config().geometry(), window);
+  model::Workspace workspace(decoder.config(), {.rows = window, .logit_rows = window}, threads);
+  model::Batch<kv::Contiguous<C>> batch;
+  std::vector<float> logits;
+  for (std::size_t first = 0; first < tokens.size(); first += static_cast<std::size_t>(window)) {
+    const auto part = tokens.subspan(
+        first, std::min<std::size_t>(static_cast<std::size_t>(window), tokens.size() - first));
+    store.rewind(0);
+    batch.clear();
+    batch.add(store, part, model::Logits::all);
+    decoder.step(batch, workspace);
+    for (Index row = 0; row < std::ssize(part); ++row) {
+      const auto numbers = workspace.logits(row);
+      logits.insert(logits.end(), numbers.begin(), numbers.end());
+    }
+  }
+  return logits;
+}
+
+// What the model did not expect of `token`, in nats.
+double surprise(std::span<const float> logits, Token token) {
+  const double largest = std::ranges::max(logits);
+  double sum = 0;
+  for (float logit : logits) sum += std::exp(logit - largest);
+  return std::log(sum) + largest - logits[static_cast<std::size_t>(token)];
+}
+
+// e to the mean surprise at a token, of all but the first of each window.
+double perplexity(std::span<const float> logits, std::span<const Token> tokens, Index window) {
+  const std::size_t vocabulary = logits.size() / tokens.size();
+  double sum = 0;
+  Index count = 0;
+  for (std::size_t at = 1; at < tokens.size(); ++at) {
+    if (at % static_cast<std::size_t>(window) == 0) continue;
+    sum += surprise(logits.subspan((at - 1) * vocabulary, vocabulary), tokens[at]);
+    count += 1;
+  }
+  return std::exp(sum / static_cast<double>(count));
+}
+
+double largest_difference(std::span<const float> a, std::span<const float> b) {
+  double largest = 0;
+  for (std::size_t n = 0; n < a.size(); ++n)
+    largest = std::max<double>(largest, std::abs(a[n] - b[n]));
+  return largest;
+}
+
+void print_row(const Format& format, const model::Decoder& decoder, double perplexity,
+               double difference) {
+  const std::string weights = format.weights ? std::string(name(*format.weights)) : "as stored";
+  const bool whole = format.activations == Activations::quantised;
+  std::cout << std::left << std::setw(11) << weights << std::setw(13)
+            << (whole ? "quantised" : "full") << std::setw(7) << name(format.cache) << std::right
+            << std::setw(15) << examples::grouped(model::matrix_bytes(decoder.weights()))
+            << std::fixed << std::setprecision(3) << std::setw(13) << perplexity
+            << std::setprecision(4) << std::setw(21) << difference << std::endl;
+}
+
+void compare(const Options& options) {
+  const std::vector<Token> tokens = tokens_of(options);
+  std::cout << examples::counted(std::ssize(tokens), "token") << " in windows of " << options.window
+            << "\n\nweights    activations  cache    weight bytes   perplexity"
+            << "  largest logit error\n";
+  ThreadPool threads(options.threads);
+  std::vector<float> reference;
+  for (const Format& format : kFormats) {
+    io::Checkpoint checkpoint = examples::load(
+        options.model, {.weights = format.weights, .activations = format.activations});
+    const model::Decoder decoder(std::move(checkpoint.config), std::move(checkpoint.weights));
+    const std::vector<float> logits = codec::visit(format.cache, [&]<class C>(C) {
+      return logits_of<C>(decoder, tokens, options.window, threads);
+    });
+    if (reference.empty()) reference = logits;
+    print_row(format, decoder, perplexity(logits, tokens, options.window),
+              largest_difference(logits, reference));
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Options options;
+  CLI::App app("Says how well a model foresees a text, by number format.", "perplexity");
+  declare(app, options);
+  return examples::run(app, argc, argv, [&] { compare(options); });
+}
