@@ -4,6 +4,7 @@
 #include "fuzz/gguf_target.hpp"
 #include "io/written_files.hpp"
 #include "io/written_gguf.hpp"
+#include "law/bits.hpp"
 
 #include <gtest/gtest.h>
 
@@ -202,7 +203,8 @@ TEST(Gguf, WithAnyOneByteChangedIsReadOrRefused) {
   file.numbers("tokenizer.ggml.token_type", {2, 1, 1, 1});
   const std::string bytes = file.bytes();
   int accepted = 0;
-  for (std::size_t at = 0; at < bytes.size(); at += 1 + at / 1024) {
+  const std::size_t every = trial::kSlowBuild ? 7 : 1;
+  for (std::size_t at = 0; at < bytes.size(); at += every * (1 + at / 1024)) {
     for (const char changed : {'\0', '\xFF', static_cast<char>(bytes[at] ^ 1)}) {
       std::string odd = bytes;
       odd[at] = changed;

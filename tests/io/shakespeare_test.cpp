@@ -1,4 +1,4 @@
-// tests/model/shakespeare_test.cpp - the embedded model against its own double-precision outputs.
+// tests/io/shakespeare_test.cpp - the embedded model against its own double-precision outputs.
 #include <decant/io/checkpoint.hpp>
 #include <decant/model/decoder.hpp>
 

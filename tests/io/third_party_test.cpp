@@ -1,4 +1,4 @@
-// tests/model/third_party_test.cpp - checkpoints and reference outputs that others have made.
+// tests/io/third_party_test.cpp - checkpoints and reference outputs that others have made.
 #include <decant/io/checkpoint.hpp>
 #include <decant/model/decoder.hpp>
 
