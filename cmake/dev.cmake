@@ -21,7 +21,8 @@ target_compile_definitions(decant_dev INTERFACE
 # decant_precompiled arranges.
 set(instances ${PROJECT_SOURCE_DIR}/tests/instances)
 add_library(decant_instances STATIC
-  ${instances}/f32.cpp ${instances}/bf16.cpp ${instances}/f16.cpp ${instances}/blocks.cpp)
+  ${instances}/f32.cpp ${instances}/bf16.cpp ${instances}/f16.cpp ${instances}/blocks.cpp
+  ${instances}/int8.cpp ${instances}/fp8.cpp)
 target_link_libraries(decant_instances PRIVATE decant_dev)
 target_compile_options(decant_instances PRIVATE $<$<NOT:$<CONFIG:Release>>:-O1>)  # or tests crawl
 

@@ -15,6 +15,7 @@ set(DECANT_HEADERS
   include/decant/core/types.hpp
   include/decant/codec/concept.hpp
   include/decant/codec/plain.hpp
+  include/decant/codec/scaled.hpp
   include/decant/codec/block.hpp
   include/decant/kernels/activation.hpp
   include/decant/kernels/block_tile.hpp
@@ -29,6 +30,11 @@ set(DECANT_HEADERS
   include/decant/kv/block.hpp
   include/decant/kv/contiguous.hpp
   include/decant/kv/geometry.hpp
+  include/decant/kv/page_pool.hpp
+  include/decant/kv/paged.hpp
+  include/decant/kv/panel.hpp
+  include/decant/kv/prefix_tree.hpp
+  include/decant/kv/ring.hpp
   include/decant/attention/attend.hpp
   include/decant/attention/mask.hpp
   include/decant/attention/problem.hpp

@@ -3,8 +3,8 @@
 # those of our continuous integration. Asks for nothing and does nothing where all are there.
 set -eu
 
-packages="cmake g++ libbenchmark-dev libcli11-dev libeigen3-dev libgtest-dev libicu-dev ninja-build
-  nlohmann-json3-dev"
+packages="cmake g++ libbenchmark-dev libcli11-dev libeigen3-dev libgtest-dev libicu-dev
+  librapidcheck-dev ninja-build nlohmann-json3-dev"
 if [ "${1:-}" = ci ]; then
   packages="$packages clang clang-format-14 libclang-rt-dev"
 fi

@@ -16,6 +16,7 @@
 #include <decant/codec/block.hpp>
 #include <decant/codec/concept.hpp>
 #include <decant/codec/plain.hpp>
+#include <decant/codec/scaled.hpp>
 #include <decant/core/buffer.hpp>
 #include <decant/core/config.hpp>
 #include <decant/core/error.hpp>
@@ -44,6 +45,11 @@
 #include <decant/kv/block.hpp>
 #include <decant/kv/contiguous.hpp>
 #include <decant/kv/geometry.hpp>
+#include <decant/kv/page_pool.hpp>
+#include <decant/kv/paged.hpp>
+#include <decant/kv/panel.hpp>
+#include <decant/kv/prefix_tree.hpp>
+#include <decant/kv/ring.hpp>
 #include <decant/model/batch.hpp>
 #include <decant/model/config.hpp>
 #include <decant/model/decoder.hpp>

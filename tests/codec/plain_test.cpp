@@ -156,7 +156,7 @@ TEST(CodecType, IsFoundByNameAndVisitedByType) {
     });
   }
   EXPECT_EQ(codec::name(Type::bf16), "bf16");
-  for (const char* unknown : {"", "F32", "bf", "bf16 ", "int8"}) {
+  for (const char* unknown : {"", "F32", "bf", "bf16 ", "int3"}) {
     EXPECT_FALSE(codec::parse(unknown).has_value()) << unknown;
   }
 }

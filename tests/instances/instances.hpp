@@ -6,21 +6,35 @@
 #include <decant/attention/attend.hpp>
 #include <decant/codec/block.hpp>
 #include <decant/codec/plain.hpp>
+#include <decant/codec/scaled.hpp>
 #include <decant/kernels/product.hpp>
 #include <decant/kv/contiguous.hpp>
+#include <decant/kv/paged.hpp>
+#include <decant/kv/ring.hpp>
 #include <decant/model/decoder.hpp>
 
-// `Codec` is the format of weights in products, and of keys and values in attention and steps.
-#define DECANT_INSTANCES(Keyword, Codec)                                                      \
-  namespace decant::inline v0 {                                                               \
-  Keyword void kernels::multiply(const kernels::Packed<Codec>&, const kernels::Product&,      \
-                                 kernels::RowTiles&, Executor&);                              \
-  Keyword void attention::attend(std::span<const attention::Sequence<kv::Contiguous<Codec>>>, \
-                                 const attention::Problem&, const attention::Causal&,         \
-                                 const attention::Plain&, attention::Scratch&, Executor&);    \
-  Keyword void model::Decoder::step(model::Batch<kv::Contiguous<Codec>>&,                     \
-                                    model::Workspace&) const;                                 \
+// Attention over one kind of store, and steps that append to it.
+#define DECANT_STORE_INSTANCES(Keyword, Store)                                             \
+  namespace decant::inline v0 {                                                            \
+  Keyword void attention::attend(std::span<const attention::Sequence<Store>>,              \
+                                 const attention::Problem&, const attention::Causal&,      \
+                                 const attention::Plain&, attention::Scratch&, Executor&); \
+  Keyword void model::Decoder::step(model::Batch<Store>&, model::Workspace&) const;        \
   }
+
+// Every kind of store, with keys and values in the format `Codec`.
+#define DECANT_CACHE_INSTANCES(Keyword, Codec)           \
+  DECANT_STORE_INSTANCES(Keyword, kv::Contiguous<Codec>) \
+  DECANT_STORE_INSTANCES(Keyword, kv::Paged<Codec>)      \
+  DECANT_STORE_INSTANCES(Keyword, kv::Ring<Codec>)
+
+// And products by weights in that format.
+#define DECANT_INSTANCES(Keyword, Codec)                                                 \
+  namespace decant::inline v0 {                                                          \
+  Keyword void kernels::multiply(const kernels::Packed<Codec>&, const kernels::Product&, \
+                                 kernels::RowTiles&, Executor&);                         \
+  }                                                                                      \
+  DECANT_CACHE_INSTANCES(Keyword, Codec)
 
 // The same for weights in blocks, which are in products alone.
 #define DECANT_BLOCK_INSTANCES(Keyword, Codec)                                                 \
@@ -35,4 +49,7 @@ DECANT_BLOCK_INSTANCES(extern template, codec::Q4_0)
 DECANT_INSTANCES(extern template, codec::F32)
 DECANT_INSTANCES(extern template, codec::BF16)
 DECANT_INSTANCES(extern template, codec::F16)
+DECANT_CACHE_INSTANCES(extern template, codec::Int8)
+DECANT_CACHE_INSTANCES(extern template, codec::FP8E4M3)
+DECANT_CACHE_INSTANCES(extern template, codec::FP8E5M2)
 #endif

@@ -134,15 +134,17 @@ TYPED_TEST(ContiguousStore, HandsOutPanelsInTheLayoutOfItsGeometry) {
       ASSERT_EQ(blocks.size(), 1u);
       EXPECT_EQ(blocks[0].first, 0);
       EXPECT_EQ(blocks[0].tokens, 48);
+      const kv::PanelLayout<C> layout(kGeometry);
       for (Position at = 0; at < 40; ++at) {
         const Row row = row_of(store, layer, head, at);
         const Index token = at % 16;
+        const std::byte* panel = blocks[0].panel(at);
         for (Index k = 0; k < kGeometry.key_dim; ++k) {
-          ASSERT_EQ(C::load(blocks[0].keys(at)[(k / p * 16 + token) * p + k % p]),
+          ASSERT_EQ(C::load(layout.keys(panel)[(k / p * 16 + token) * p + k % p]),
                     row.key[static_cast<std::size_t>(k)]);
         }
         for (Index d = 0; d < kGeometry.value_dim; ++d) {
-          ASSERT_EQ(C::load(blocks[0].values(at)[(token / p * lanes + d) * p + token % p]),
+          ASSERT_EQ(C::load(layout.values(panel)[(token / p * lanes + d) * p + token % p]),
                     row.value[static_cast<std::size_t>(d)]);
         }
       }

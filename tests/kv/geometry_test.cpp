@@ -2,6 +2,7 @@
 #include <decant/kv/geometry.hpp>
 
 #include <decant/codec/plain.hpp>
+#include <decant/codec/scaled.hpp>
 #include <decant/kv/contiguous.hpp>
 
 #include <gtest/gtest.h>
@@ -15,6 +16,8 @@ using namespace decant;
 using codec::BF16;
 using codec::F16;
 using codec::F32;
+using codec::FP8E4M3;
+using codec::Int8;
 using kv::Geometry;
 
 // Llama 3.1 70B, with its 8 key and value heads, and as if every query head had its own.
@@ -44,10 +47,14 @@ constexpr Geometry kLatent = {.layers = 1, .heads = 1, .key_dim = 576, .value_di
 static_assert(kLatent.cells_per_token() == 1'088);
 constexpr Geometry kOdd = {.layers = 3, .heads = 5, .key_dim = 7, .value_dim = 17};
 static_assert(kOdd.cells_per_token() == 360);
-static_assert(kOdd.key_panel_cells(1) == 7 * 16);
-static_assert(kOdd.key_panel_cells(2) == 8 * 16);
-static_assert(kOdd.value_panel_cells() == 32 * 16);
-static_assert(kOdd.panel_cells(2) == 40 * 16);
+static_assert(kOdd.key_panel_bytes<F32>() == 7 * 16 * 4);
+static_assert(kOdd.key_panel_bytes<BF16>() == 8 * 16 * 2);
+static_assert(kOdd.value_panel_bytes<BF16>() == 32 * 16 * 2);
+static_assert(kOdd.panel_bytes<BF16>() == 40 * 16 * 2);
+static_assert(kOdd.panel_bytes<F32, BF16>() == 7 * 16 * 4 + 32 * 16 * 2);
+static_assert(kOdd.panel_bytes<Int8>() == 39 * 16 + 2 * 16 * 4);  // a scale a key, and a value
+static_assert(kOdd.panel_bytes<Int8, F16>() == 7 * 16 + 32 * 16 * 2 + 16 * 4);
+static_assert(kLlama70B.bytes<FP8E4M3>(16) == 80 * 8 * 16 * (128 + 4 + 128 + 4));
 static_assert(kOdd.bytes<F32>(33) == 3 * 5 * 3 * 39 * 16 * 4);
 static_assert(kOdd.bytes<BF16>(33) == 3 * 5 * 3 * 40 * 16 * 2);
 static_assert(kOdd.bytes<F16>(33) == 3 * 5 * 3 * 39 * 16 * 2);
@@ -86,6 +93,8 @@ TEST(Geometry, SaysWhatAStoreAllocates) {
     expect_bytes_allocated<F32>(geometry);
     expect_bytes_allocated<BF16>(geometry);
     expect_bytes_allocated<F16>(geometry);
+    expect_bytes_allocated<Int8>(geometry);
+    expect_bytes_allocated<FP8E4M3>(geometry);
   }
 }
 

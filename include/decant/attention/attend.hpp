@@ -26,6 +26,7 @@
 #include <decant/kv/block.hpp>
 
 #include <algorithm>
+#include <ranges>
 #include <span>
 #include <vector>
 
@@ -104,14 +105,13 @@ void finish_row(const Sequence<S>& sequence, const Problem& problem, const Query
 template <kv::Store S, Mask M, Score F>
 void attend_block(const Sequence<S>& sequence, const Problem& problem, const QueryBlock& block,
                   const M& mask, const F& transform, const Scratch::Worker& worker) {
-  const auto blocks = sequence.store->blocks(problem.layer, block.head / block.group);
   const Range visible = visible_to(block, *sequence.store, mask);
   gather(sequence.queries, problem, block, worker.queries);
   std::fill_n(worker.totals, block.count, kernels::SoftmaxPart{});
   const Range segments = segments_of(visible);
   for (Index segment = segments.begin; segment < segments.end; ++segment) {
-    attend_segment<typename S::Codec>(block, blocks, segment_at(segment, visible), mask, transform,
-                                      worker);
+    attend_segment(block, *sequence.store, problem.layer, segment_at(segment, visible), mask,
+                   transform, worker);
     for (Index q = 0; q < block.count; ++q) {
       const std::span<float> out = out_row(sequence, problem, block, q);
       kernels::merge(worker.totals[q], out, worker.parts[q],
@@ -140,9 +140,8 @@ void attend_split(const Sequence<S>& sequence, Index index, const Problem& probl
     gather(sequence.queries, problem, block, worker.queries);
     worker.values = scratch.slot_values(item);
     worker.parts = scratch.slot_parts(item);
-    attend_segment<typename S::Codec>(block, sequence.store->blocks(problem.layer, item / segments),
-                                      segment_at(first + item % segments, visible), mask, transform,
-                                      worker);
+    attend_segment(block, *sequence.store, problem.layer,
+                   segment_at(first + item % segments, visible), mask, transform, worker);
   });
   for (Index head = 0; head < geometry.heads; ++head) {
     const QueryBlock block = block_of(head);
@@ -158,6 +157,8 @@ void attend_split(const Sequence<S>& sequence, Index index, const Problem& probl
   }
 }
 
+inline Position room_of(const kv::Block& last) noexcept { return last.first + last.tokens; }
+
 template <kv::Store S, Mask M>
 void check(const Sequence<S>& sequence, const Problem& problem, const M& mask,
            const Scratch& scratch, const Executor& executor) {
@@ -170,8 +171,12 @@ void check(const Sequence<S>& sequence, const Problem& problem, const M& mask,
           "attention::attend: the scratch was made for other heads or fewer threads than ",
           executor.threads());
   const Position end = mask.visible(sequence.first + sequence.rows - 1).end;
-  expects(end <= sequence.store->capacity(), "attention::attend: a row that sees position ",
-          end - 1, " of a store of ", sequence.store->capacity(), " tokens");
+  const auto blocks = sequence.store->blocks(problem.layer, 0);
+  const Position room = std::ranges::empty(blocks)
+                            ? 0
+                            : std::min(room_of(*(blocks.end() - 1)), sequence.store->capacity());
+  expects(end <= room, "attention::attend: a row that sees position ", end - 1,
+          " of a store with room for ", room, " tokens");
 }
 
 // Whether a lone row leaves workers idle that its segments could keep busy.

@@ -21,11 +21,14 @@
 #include <decant/core/types.hpp>
 #include <decant/kernels/softmax.hpp>
 #include <decant/kernels/tile.hpp>
+#include <decant/kv/block.hpp>
 #include <decant/kv/geometry.hpp>
+#include <decant/kv/panel.hpp>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstddef>
 #include <limits>
 
 namespace decant::inline v0::attention::detail {
@@ -50,13 +53,15 @@ struct QueryBlock {
 };
 
 // The panels of one tile, and how far it goes.
-template <codec::Codec C>
+template <codec::Codec K, codec::Codec V>
 struct KeyTile {
   Position first = 0;
-  std::array<const typename C::Cell*, kPanelsPerTile> keys{};
-  std::array<const typename C::Cell*, kPanelsPerTile> values{};
-  const typename C::Cell* start = nullptr;  // of the first panel that is visited
-  Index cells = 0;                          // in its panels
+  std::array<const typename K::Cell*, kPanelsPerTile> keys{};
+  std::array<const typename V::Cell*, kPanelsPerTile> values{};
+  std::array<const float*, kPanelsPerTile> key_scales{};  // null where the codec has none
+  std::array<const float*, kPanelsPerTile> value_scales{};
+  const std::byte* start = nullptr;  // of the first panel that is visited
+  Index bytes = 0;                   // of its panels
 };
 
 // Keys [begin, end) of the tile, counted from its first; {0, 0} where there are none.
@@ -71,34 +76,38 @@ inline Range panels_of(const Range& keys) noexcept {
 }
 
 // scores[r][key] = query r · key, for the panels in `panels`.
-template <codec::Codec C, int R, class Ahead>
-void score_tile(const float* queries, const QueryBlock& block, const KeyTile<C>& tile, Range panels,
-                const Ahead& ahead, float* scores) {
+template <int R, codec::Codec K, codec::Codec V, class Ahead>
+void score_tile(const float* queries, const QueryBlock& block, const KeyTile<K, V>& tile,
+                Range panels, const Ahead& ahead, float* scores) {
   if constexpr (kernels::kTilePanels == kPanelsPerTile) {
     if (panels == Range{0, kPanelsPerTile}) {
-      const typename C::Cell* four[] = {tile.keys[0], tile.keys[1], tile.keys[2], tile.keys[3]};
-      return kernels::multiply_tile<C, R, 4>(queries, four, block.key_dim, scores, kTileKeys,
+      const typename K::Cell* four[] = {tile.keys[0], tile.keys[1], tile.keys[2], tile.keys[3]};
+      return kernels::multiply_tile<K, R, 4>(queries, four, block.key_dim, scores, kTileKeys,
                                              kernels::Begin::zero, ahead);
     }
   }
   for (Index panel = panels.begin; panel < panels.end; ++panel) {
-    const typename C::Cell* one[] = {tile.keys[static_cast<std::size_t>(panel)]};
-    kernels::multiply_tile<C, R, 1>(queries, one, block.key_dim, scores + panel * kv::kPanelTokens,
+    const typename K::Cell* one[] = {tile.keys[static_cast<std::size_t>(panel)]};
+    kernels::multiply_tile<K, R, 1>(queries, one, block.key_dim, scores + panel * kv::kPanelTokens,
                                     kTileKeys, kernels::Begin::zero, ahead);
   }
 }
 
-// Transforms and masks the scores of one query; returns the largest of them.
-template <Score F>
-float finish_scores(float* scores, const Range& keys, const F& transform, ScorePlace place) {
+// Scales, transforms and masks the scores of one query; returns the largest of them.
+template <codec::Codec K, codec::Codec V, Score F>
+float finish_scores(float* scores, const Range& keys, const KeyTile<K, V>& tile, const F& transform,
+                    ScorePlace place) {
   const Range panels = panels_of(keys);
-  const Position first = place.first_key;
   Lanes top = broadcast(kernels::kNoScore);
   for (Index panel = panels.begin; panel < panels.end; ++panel) {
     const Index start = panel * kv::kPanelTokens;
-    place.first_key = first + start;
+    place.first_key = tile.first + start;
     place.keys = std::min(kLanes, keys.end - start);
-    Lanes score = transform(load(scores + start), place);
+    Lanes score = load(scores + start);
+    if constexpr (K::kScaled) {
+      score = score * load(tile.key_scales[static_cast<std::size_t>(panel)]);
+    }
+    score = transform(score, place);
     if (keys.begin > start || keys.end < start + kLanes) {
       score = keep(score, keys.begin - start, keys.end - start, kernels::kNoScore);
     }
@@ -115,16 +124,21 @@ inline bool holds_nan(const float* scores, const Range& keys) {
                      [](float score) { return std::isnan(score); });
 }
 
-// Turns the scores of one query into weights under the maximum that `part` already has; returns
-// what they add to its sum.
-inline Lanes weigh(float* scores, const Range& keys, float maximum) {
+// Turns the scores of one query into weights under the maximum that `part` already has, times the
+// scales of the values; returns what the weights add to its sum.
+template <codec::Codec K, codec::Codec V>
+Lanes weigh(float* scores, const Range& keys, const KeyTile<K, V>& tile, float maximum) {
   const Range panels = panels_of(keys);
   Lanes added = broadcast(0.0f);
   for (Index panel = panels.begin; panel < panels.end; ++panel) {
     float* at = scores + panel * kv::kPanelTokens;
     const Lanes weight = exp(load(at) - broadcast(maximum));
-    store(at, weight);
     added = added + weight;
+    if constexpr (V::kScaled) {
+      store(at, weight * load(tile.value_scales[static_cast<std::size_t>(panel)]));
+    } else {
+      store(at, weight);
+    }
   }
   return added;
 }
@@ -140,8 +154,8 @@ inline void rescale(float old_maximum, float maximum, float* sums, float* values
 }
 
 // What R queries from `query` on see of the tile, and their scores there.
-template <codec::Codec C, int R, Mask M, class Ahead>
-void score_queries(const QueryBlock& block, Index query, const KeyTile<C>& tile,
+template <int R, codec::Codec K, codec::Codec V, Mask M, class Ahead>
+void score_queries(const QueryBlock& block, Index query, const KeyTile<K, V>& tile,
                    const Range& segment, const M& mask, const Ahead& ahead,
                    const Scratch::Worker& worker) {
   Range all = {kTileKeys, 0};
@@ -153,14 +167,14 @@ void score_queries(const QueryBlock& block, Index query, const KeyTile<C>& tile,
     if (!keys.empty()) all = {std::min(all.begin, keys.begin), std::max(all.end, keys.end)};
   }
   if (all.empty()) return;
-  score_tile<C, R>(worker.queries + query * block.key_dim, block, tile, panels_of(all), ahead,
-                   worker.scores + query * kTileKeys);
+  score_tile<R>(worker.queries + query * block.key_dim, block, tile, panels_of(all), ahead,
+                worker.scores + query * kTileKeys);
 }
 
 // values[r] += weights[r] · values of the tokens, for D * 16 dimensions from `dim`. Tokens that
 // all R queries see are added together, the rest query by query, always in ascending order.
-template <codec::Codec C, int R, int D, class Ahead>
-void add_queries(const QueryBlock& block, Index query, const KeyTile<C>& tile, Index dim,
+template <int R, int D, codec::Codec K, codec::Codec V, class Ahead>
+void add_queries(const QueryBlock& block, Index query, const KeyTile<K, V>& tile, Index dim,
                  const Ahead& ahead, const Scratch::Worker& worker) {
   const auto sums_from = [&](Index q) {
     return ValueSums{worker.scores + q * kTileKeys, worker.values + q * block.value_lanes,
@@ -168,7 +182,7 @@ void add_queries(const QueryBlock& block, Index query, const KeyTile<C>& tile, I
   };
   const auto alone = [&](Index q, const Range& tokens) {
     if (tokens.empty()) return;
-    add_values<C, 1, D>(sums_from(q), tile.values.data(), tokens, dim, ahead);
+    add_values<V, 1, D>(sums_from(q), tile.values.data(), tokens, dim, ahead);
   };
   Range common = {0, kTileKeys};
   for (Index q = query; q < query + R; ++q) {
@@ -180,7 +194,7 @@ void add_queries(const QueryBlock& block, Index query, const KeyTile<C>& tile, I
     return;
   }
   for (Index q = query; q < query + R; ++q) alone(q, {worker.keys[q].begin, common.begin});
-  add_values<C, R, D>(sums_from(query), tile.values.data(), common, dim, ahead);
+  add_values<V, R, D>(sums_from(query), tile.values.data(), common, dim, ahead);
   for (Index q = query; q < query + R; ++q) alone(q, {common.end, worker.keys[q].end});
 }
 
@@ -195,15 +209,16 @@ DECANT_ALWAYS_INLINE void for_tiles(const QueryBlock& block, F&& work) {
 
 // Turns the scores of all queries into weights. Each pass leaves the rows independent of each
 // other, so that one row's chain of operations hides behind the next row's.
-template <Score F>
-void update_rows(const QueryBlock& block, Position first, const F& transform,
+template <codec::Codec K, codec::Codec V, Score F>
+void update_rows(const QueryBlock& block, const KeyTile<K, V>& tile, const F& transform,
                  const Scratch::Worker& worker) {
   for (Index q = 0; q < block.count; ++q) {
-    const ScorePlace place = {block.sequence, block.row_of(q), block.head_of(q), first, 0};
+    const ScorePlace place = {block.sequence, block.row_of(q), block.head_of(q), tile.first, 0};
     kernels::SoftmaxPart& part = worker.parts[q];
     Range& keys = worker.keys[q];
     float* scores = worker.scores + q * kTileKeys;
-    const float maximum = std::max(part.maximum, finish_scores(scores, keys, transform, place));
+    const float maximum =
+        std::max(part.maximum, finish_scores(scores, keys, tile, transform, place));
     if (maximum == kernels::kNoScore) {
       if (holds_nan(scores, keys)) {
         part.maximum = std::numeric_limits<float>::quiet_NaN();
@@ -218,25 +233,25 @@ void update_rows(const QueryBlock& block, Position first, const F& transform,
   }
   for (Index q = 0; q < block.count; ++q) {
     float* sums = worker.sums + q * kLanes;
-    store(sums, load(sums) +
-                    weigh(worker.scores + q * kTileKeys, worker.keys[q], worker.parts[q].maximum));
+    store(sums, load(sums) + weigh(worker.scores + q * kTileKeys, worker.keys[q], tile,
+                                   worker.parts[q].maximum));
   }
 }
 
 // The values of a tile for all queries, a few dimensions at a time.
-template <codec::Codec C, class Ahead>
-void add_tile(const QueryBlock& block, const KeyTile<C>& tile, const Ahead& ahead,
+template <codec::Codec K, codec::Codec V, class Ahead>
+void add_tile(const QueryBlock& block, const KeyTile<K, V>& tile, const Ahead& ahead,
               const Scratch::Worker& worker) {
   constexpr Index kDims = kernels::kTilePanels * kLanes;
   Index dim = 0;
   for (; dim + kDims <= block.value_lanes; dim += kDims) {
     for_tiles(block, [&](auto rows, Index query) {
-      add_queries<C, rows, kernels::kTilePanels>(block, query, tile, dim, ahead, worker);
+      add_queries<rows, kernels::kTilePanels>(block, query, tile, dim, ahead, worker);
     });
   }
   for (; dim < block.value_lanes; dim += kLanes) {
     for_tiles(block, [&](auto rows, Index query) {
-      add_queries<C, rows, 1>(block, query, tile, dim, ahead, worker);
+      add_queries<rows, 1>(block, query, tile, dim, ahead, worker);
     });
   }
 }
@@ -244,51 +259,58 @@ void add_tile(const QueryBlock& block, const KeyTile<C>& tile, const Ahead& ahea
 // One tile for all queries: first every score, so that the key panels stay in the first-level
 // cache, then every softmax, then the values. Memory is asked for the next tile meanwhile: at the
 // pace of reading where one tile product reads it, and in shares where many do.
-template <codec::Codec C, Mask M, Score F>
-void visit_tile(const QueryBlock& block, const KeyTile<C>& tile, const Range& segment,
+template <codec::Codec K, codec::Codec V, Mask M, Score F>
+void visit_tile(const QueryBlock& block, const KeyTile<K, V>& tile, const Range& segment,
                 const M& mask, const F& transform, const Scratch::Worker& worker) {
-  constexpr Index kCellBytes = sizeof(typename C::Cell);
   if (block.count <= kernels::kTileRows) {
-    const kernels::SamePlace ahead = {tile.cells * kCellBytes};
+    const kernels::SamePlace ahead = {tile.bytes};
     for_tiles(block, [&](auto rows, Index query) {
-      score_queries<C, rows>(block, query, tile, segment, mask, ahead, worker);
+      score_queries<rows>(block, query, tile, segment, mask, ahead, worker);
     });
-    update_rows(block, tile.first, transform, worker);
+    update_rows(block, tile, transform, worker);
     return add_tile(block, tile, ahead, worker);
   }
-  const Index share = ceil_div(tile.cells, ceil_div(block.count, kernels::kTileRows)) * kCellBytes;
+  const Index share = ceil_div(tile.bytes, ceil_div(block.count, kernels::kTileRows));
   for_tiles(block, [&](auto rows, Index query) {
-    const kernels::NextPart ahead = {
-        .from = tile.start,
-        .distance = tile.cells * kCellBytes + query / kernels::kTileRows * share,
-        .stride = ceil_div(share, block.key_dim)};
-    score_queries<C, rows>(block, query, tile, segment, mask, ahead, worker);
+    const kernels::NextPart ahead = {.from = tile.start,
+                                     .distance = tile.bytes + query / kernels::kTileRows * share,
+                                     .stride = ceil_div(share, block.key_dim)};
+    score_queries<rows>(block, query, tile, segment, mask, ahead, worker);
   });
-  update_rows(block, tile.first, transform, worker);
+  update_rows(block, tile, transform, worker);
   add_tile(block, tile, kernels::StayHere{}, worker);
 }
 
 // All tiles of `segment`, a range of positions within one segment, for all queries of the block.
 // worker.parts and worker.values are set to what they see there.
-template <codec::Codec C, class Blocks, Mask M, Score F>
-void attend_segment(const QueryBlock& block, const Blocks& blocks, const Range& segment,
+template <kv::Store S, Mask M, Score F>
+void attend_segment(const QueryBlock& block, const S& store, Index layer, const Range& segment,
                     const M& mask, const F& transform, const Scratch::Worker& worker) {
   std::fill_n(worker.parts, block.count, kernels::SoftmaxPart{});
   std::fill_n(worker.sums, block.count * kLanes, 0.0f);
   std::fill_n(worker.values, block.count * block.value_lanes, 0.0f);
-  auto at = blocks.begin();
-  KeyTile<C> tile;
-  tile.cells = at->panel_cells * kPanelsPerTile;
+  const kv::PanelLayout<typename S::Keys, typename S::Values> layout(store.geometry());
+  const auto blocks = store.blocks(layer, block.head / block.group);
+  auto next = std::ranges::partition_point(blocks, [&](const kv::Block& before) {
+    return before.first + before.tokens <= segment.begin;
+  });
+  kv::Block held;
+  KeyTile<typename S::Keys, typename S::Values> tile;
+  tile.bytes = layout.bytes() * kPanelsPerTile;
   for (tile.first = segment.begin / kTileKeys * kTileKeys; tile.first < segment.end;
        tile.first += kTileKeys) {
     tile.start = nullptr;
     for (Index panel = 0; panel < kPanelsPerTile; ++panel) {
       const Position position = tile.first + panel * kv::kPanelTokens;
       if (position >= segment.end || position + kv::kPanelTokens <= segment.begin) continue;
-      while (position >= at->first + at->tokens) ++at;
-      tile.keys[static_cast<std::size_t>(panel)] = at->keys(position);
-      tile.values[static_cast<std::size_t>(panel)] = at->values(position);
-      if (tile.start == nullptr) tile.start = at->keys(position);
+      if (position >= held.first + held.tokens) held = *next++;
+      const std::byte* cells = held.panel(position);
+      const auto slot = static_cast<std::size_t>(panel);
+      tile.keys[slot] = layout.keys(cells);
+      tile.values[slot] = layout.values(cells);
+      tile.key_scales[slot] = layout.key_scales(cells);
+      tile.value_scales[slot] = layout.value_scales(cells);
+      if (tile.start == nullptr) tile.start = cells;
     }
     visit_tile(block, tile, segment, mask, transform, worker);
   }

@@ -13,32 +13,28 @@
 
 #include <array>
 #include <concepts>
+#include <cstddef>
 #include <optional>
 #include <string_view>
 
 namespace decant::inline v0::codec {
 
 // The formats that the library can store, by name. The plain ones store a number in a cell; blocks
-// of weights share a scale (codec/block.hpp).
-enum class Type { f32, bf16, f16, q8_0, q4_0 };
+// of weights share a scale (codec/block.hpp), and so do rows of keys or values (codec/scaled.hpp).
+enum class Type { f32, bf16, f16, q8_0, q4_0, int8, fp8_e4m3, fp8_e5m2 };
 
-constexpr bool is_block(Type type) noexcept { return type == Type::q8_0 || type == Type::q4_0; }
-
-inline constexpr std::array kTypes = {Type::f32, Type::bf16, Type::f16, Type::q8_0, Type::q4_0};
+inline constexpr std::array kTypes = {Type::f32,  Type::bf16, Type::f16,      Type::q8_0,
+                                      Type::q4_0, Type::int8, Type::fp8_e4m3, Type::fp8_e5m2};
 
 constexpr std::string_view name(Type type) noexcept {
-  switch (type) {
-    case Type::bf16:
-      return "bf16";
-    case Type::f16:
-      return "f16";
-    case Type::q8_0:
-      return "q8_0";
-    case Type::q4_0:
-      return "q4_0";
-    default:
-      return "f32";
-  }
+  constexpr std::array<std::string_view, kTypes.size()> kNames = {
+      "f32", "bf16", "f16", "q8_0", "q4_0", "int8", "fp8_e4m3", "fp8_e5m2"};
+  return kNames[static_cast<std::size_t>(type)];
+}
+
+constexpr bool is_block(Type type) noexcept { return type == Type::q8_0 || type == Type::q4_0; }
+constexpr bool is_scaled(Type type) noexcept {
+  return type == Type::int8 || type == Type::fp8_e4m3 || type == Type::fp8_e5m2;
 }
 
 // The type called `text`, if there is one.
@@ -49,6 +45,9 @@ constexpr std::optional<Type> parse(std::string_view text) noexcept {
   return std::nullopt;
 }
 
+// Numbers of a scaled codec are multiples of a scale that their row has, so that none is larger
+// than kLargest; those of the others are stored as they are.
+//
 // Laws     store(load(cell)) is the same cell of every number: a copied row does not drift
 //          widen<k>(cells) gives number k of every lane as load() gives it: that of lane n is
 //          cells[n * kInterleave + k]
@@ -56,6 +55,7 @@ template <class C>
 concept Codec = requires(float number, typename C::Cell cell, const typename C::Cell* cells) {
   { C::kType } -> std::convertible_to<Type>;
   { C::kInterleave } -> std::convertible_to<Index>;
+  { C::kScaled } -> std::convertible_to<bool>;
   { C::store(number) }
   noexcept->std::same_as<typename C::Cell>;
   { C::load(cell) }

@@ -29,6 +29,7 @@ namespace decant::inline v0::codec {
 struct F32 {
   using Cell = float;
   static constexpr Type kType = Type::f32;
+  static constexpr bool kScaled = false;
   static constexpr Index kInterleave = 1;
 
   static Cell store(float number) noexcept { return number; }
@@ -42,6 +43,7 @@ struct F32 {
 struct BF16 {
   using Cell = Eigen::bfloat16;
   static constexpr Type kType = Type::bf16;
+  static constexpr bool kScaled = false;
   static constexpr Index kInterleave = 2;
 
   static Cell store(float number) noexcept { return Cell(number); }
@@ -58,6 +60,7 @@ struct BF16 {
 struct F16 {
   using Cell = Eigen::half;
   static constexpr Type kType = Type::f16;
+  static constexpr bool kScaled = false;
   static constexpr Index kInterleave = 1;
 
   static Cell store(float number) noexcept { return Cell(number); }
@@ -86,10 +89,11 @@ static_assert(Codec<F32> && Codec<BF16> && Codec<F16>);
 
 // f(codec) with the codec of a plain type: where a runtime choice becomes a static one.
 //
-// Errors   std::invalid_argument for a block type
+// Errors   std::invalid_argument for a type whose numbers share scales
 template <class F>
 constexpr decltype(auto) visit(Type type, F&& f) {
-  expects(!is_block(type), "codec::visit: ", name(type), " is no format of single numbers");
+  expects(!is_block(type) && !is_scaled(type), "codec::visit: ", name(type),
+          " is no format of single numbers");
   switch (type) {
     case Type::bf16:
       return std::forward<F>(f)(BF16{});

@@ -1,8 +1,8 @@
-// decant/core/error.hpp - how the library refuses: three types, and one check.
+// decant/core/error.hpp - how the library refuses: four types, and one check.
 //
 // A refusal is an exception with one sentence that names the offending value, thrown before
 // anything was changed. std::invalid_argument is the caller's mistake, CacheFull is a store
-// without room, FormatError is a file that is not what it claims to be.
+// without room, CannotRewind one that has forgotten, FormatError a file that is not what it claims.
 //
 // Depends on  nothing
 // Tested by   tests/core/error_test.cpp
@@ -19,6 +19,12 @@ namespace decant::inline v0 {
 
 // A store or a pool has no room for what was asked. Nothing was changed.
 class CacheFull : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// A store no longer has what a rewind needs. Nothing was changed.
+class CannotRewind : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };

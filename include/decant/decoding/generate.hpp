@@ -130,8 +130,9 @@ class Run {
             "decoding::generate: the workspace was made for another configuration");
     const Index reused =
         options.recompute ? 0 : std::min<Index>(store.end(), std::ssize(prompt) - 1);
-    expects(reused >= store.earliest_rewind(), "decoding::generate: the store cannot go back to ",
-            reused, " tokens, only to ", store.earliest_rewind());
+    expects(reused == 0 || reused >= store.earliest_rewind(),
+            "decoding::generate: the store cannot go back to ", reused, " tokens, only to ",
+            store.earliest_rewind());
     result_.statistics.prompt_tokens = std::ssize(prompt);
     result_.statistics.cached_tokens = reused;
   }
@@ -176,7 +177,7 @@ class Run {
     while (store_.end() < std::ssize(sequence_)) {
       const auto rest =
           std::span<const Token>(sequence_).subspan(static_cast<std::size_t>(store_.end()));
-      const Index rows = std::min<Index>(workspace_.limits().rows, std::ssize(rest));
+      const Index rows = std::min({workspace_.limits().rows, store_.chunk(), std::ssize(rest)});
       const bool last = rows == std::ssize(rest);
       batch_.clear();
       batch_.add(store_, rest.first(static_cast<std::size_t>(rows)),

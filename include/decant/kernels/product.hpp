@@ -186,9 +186,10 @@ constexpr Range share(Index item, Index items, Index count) noexcept {
   return {count * item / items, count * (item + 1) / items};
 }
 
-// Work for every thread several times over, so that one that is late holds up little.
-inline Index pieces_for(const Executor& executor) noexcept {
-  return executor.threads() == 1 ? 1 : executor.threads() * 4;
+// Work for every thread several times over, so that one that is late holds up little: few pieces of
+// one row, which are streams of memory, and more of many rows.
+inline Index pieces_for(const Executor& executor, Index each) noexcept {
+  return executor.threads() == 1 ? 1 : executor.threads() * each;
 }
 
 }  // namespace detail
@@ -210,13 +211,13 @@ void multiply(const Weights& weights, const Product& product, RowTiles& tiles, E
   };
   detail::assign_rows(weights, product, tiles, executor);
   if (one_row) {  // a few long runs of panels, each read once
-    const Index runs = std::min(groups, detail::pieces_for(executor));
+    const Index runs = std::min(groups, detail::pieces_for(executor, 4));
     return executor.parallel_for(runs, [&](Index run, Index) {
       detail::multiply_row(weights, panels_of(detail::share(run, runs, groups)), tiles, product);
     });
   }
   const Index row_tiles = ceil_div(product.rows, kTileRows);
-  const Index cuts = std::min(row_tiles, ceil_div(detail::pieces_for(executor), groups));
+  const Index cuts = std::min(row_tiles, ceil_div(detail::pieces_for(executor, 16), groups));
   executor.parallel_for(groups * cuts, [&](Index item, Index) {
     const Range tile_share = detail::share(item % cuts, cuts, row_tiles);
     detail::multiply_rows(

@@ -1,14 +1,16 @@
 // decant/kv/block.hpp - what a store hands out, and what it must answer to be one.
 //
-// Depends on  codec/concept.hpp, kv/geometry.hpp
+// Depends on  codec/concept.hpp, kv/geometry.hpp, kv/panel.hpp
 // Tested by   tests/kv/contiguous_test.cpp
 #pragma once
 
 #include <decant/codec/concept.hpp>
 #include <decant/core/types.hpp>
 #include <decant/kv/geometry.hpp>
+#include <decant/kv/panel.hpp>
 
 #include <concepts>
+#include <cstddef>
 #include <ranges>
 #include <span>
 
@@ -16,24 +18,18 @@ namespace decant::inline v0::kv {
 
 // Consecutive panels of one layer and head: where attention reads.
 //
-// Shape    tokens / 16 panels, `panel_cells` apart; of each, the first `key_cells` are the key
-//          panel and the rest is the value panel (kv/geometry.hpp)
+// Shape    tokens / 16 panels, one behind the other, of `panel_bytes` each (kv/panel.hpp)
 // Units    first and tokens count tokens and are multiples of 16
-template <codec::Codec C>
 struct Block {
-  using Codec = C;
-
   Position first = 0;
   Index tokens = 0;
-  const typename C::Cell* cells = nullptr;
-  Index panel_cells = 0;
-  Index key_cells = 0;
+  const std::byte* panels = nullptr;
+  Index panel_bytes = 0;
 
   // The panel that holds position `at`, which lies in [first, first + tokens).
-  const typename C::Cell* keys(Position at) const noexcept {
-    return cells + (at - first) / kPanelTokens * panel_cells;
+  const std::byte* panel(Position at) const noexcept {
+    return panels + (at - first) / kPanelTokens * panel_bytes;
   }
-  const typename C::Cell* values(Position at) const noexcept { return keys(at) + key_cells; }
 };
 
 // Keys and values of one sequence. Rows are put into slots that reserve() found room for, and
@@ -44,20 +40,23 @@ struct Block {
 //          publish(n) of reserved rows moves end() by n and does not throw
 //          rewind(p), for p in [earliest_rewind(), end()], moves end() to p and gives back what
 //          was reserved and not published
+//          a row may look back window() tokens, itself counted, or to the first where that is 0
+//          reserve(n) is for n up to chunk()
 //          blocks(layer, head) ascend and cover every position held or put
 template <class S>
 concept Store = requires(S& store, const S& view, Index n, Position at,
                          std::span<const float> row) {
-  requires codec::Codec<typename S::Codec>;
+  requires codec::Codec<typename S::Keys> && codec::Codec<typename S::Values>;
   { view.geometry() } -> std::convertible_to<Geometry>;
   { view.begin() } -> std::convertible_to<Position>;
   { view.end() } -> std::convertible_to<Position>;
   { view.capacity() } -> std::convertible_to<Index>;
   { view.bytes() } -> std::convertible_to<Index>;
   { view.earliest_rewind() } -> std::convertible_to<Position>;
+  { view.window() } -> std::convertible_to<Index>;
+  { view.chunk() } -> std::convertible_to<Index>;
   { view.blocks(n, n) } -> std::ranges::random_access_range;
-  requires std::same_as<std::ranges::range_value_t<decltype(view.blocks(n, n))>,
-                        Block<typename S::Codec>>;
+  requires std::same_as<std::ranges::range_value_t<decltype(view.blocks(n, n))>, Block>;
   store.reserve(n);
   { store.put(n, n, at, row, row) }
   noexcept;

@@ -1,22 +1,19 @@
 // decant/kv/geometry.hpp - what one token costs, and how panels of 16 tokens are laid out.
 //
 // Memory is arithmetic: everything here is constexpr, and bytes() is what a store allocates, to
-// the byte. Of one layer and head, 16 consecutive tokens form a key panel and, beside it, a value
-// panel, so that attention reads one head as a single linear run.
-//
-//   key panel    [ceil(key_dim / p)][16 tokens][p]     lanes run over tokens
-//   value panel  [16 / p][value_lanes][p]              lanes run over dimensions
-//
-// p is the codec's interleave; value_lanes is value_dim rounded up to 16. Where key_dim is a
-// multiple of p and value_dim of 16, as in every published model of size, nothing is padding.
+// the byte. Of one layer and head, 16 consecutive tokens form a panel (kv/panel.hpp draws it).
 //
 // Depends on  codec/concept.hpp, core/shape.hpp
 // Tested by   tests/kv/geometry_test.cpp
 #pragma once
 
 #include <decant/codec/concept.hpp>
+#include <decant/core/error.hpp>
 #include <decant/core/shape.hpp>
 #include <decant/core/types.hpp>
+
+#include <cstddef>
+#include <string_view>
 
 namespace decant::inline v0::kv {
 
@@ -39,24 +36,64 @@ struct Geometry {
   constexpr Index payload_bytes(Index tokens, Index cell_bytes) const {
     return checked_product({cells_per_token(), tokens, cell_bytes});
   }
-  constexpr Index key_panel_cells(Index interleave) const {
-    return checked_product(round_up(key_dim, interleave), kPanelTokens);
+  template <codec::Codec K, codec::Codec V = K>
+  constexpr Index payload_bytes(Index tokens) const {
+    constexpr Index kScale = sizeof(float);
+    const Index key = checked_sum(checked_product(key_dim, Index{sizeof(typename K::Cell)}),
+                                  K::kScaled ? kScale : 0);
+    const Index value = checked_sum(checked_product(value_dim, Index{sizeof(typename V::Cell)}),
+                                    V::kScaled ? kScale : 0);
+    return checked_product({layers, heads, tokens, checked_sum(key, value)});
   }
-  constexpr Index value_panel_cells() const {
-    return checked_product(round_up(value_dim, kPanelTokens), kPanelTokens);
+
+  // What the parts of a panel take: keys, values, and the scales of either.
+  template <codec::Codec K>
+  constexpr Index key_panel_bytes() const {
+    return checked_product(
+        {round_up(key_dim, K::kInterleave), kPanelTokens, Index{sizeof(typename K::Cell)}});
   }
-  constexpr Index panel_cells(Index interleave) const {
-    return checked_sum(key_panel_cells(interleave), value_panel_cells());
+  template <codec::Codec V>
+  constexpr Index value_panel_bytes() const {
+    return checked_product(
+        {round_up(value_dim, kPanelTokens), kPanelTokens, Index{sizeof(typename V::Cell)}});
+  }
+  template <codec::Codec K, codec::Codec V = K>
+  constexpr Index panel_bytes() const {
+    constexpr Index kScales = (K::kScaled ? kPanelTokens : 0) + (V::kScaled ? kPanelTokens : 0);
+    return checked_sum(checked_sum(key_panel_bytes<K>(), value_panel_bytes<V>()),
+                       kScales * Index{sizeof(float)});
   }
 
   // What a store of `tokens` tokens allocates: whole panels of every layer and head.
-  template <codec::Codec C>
+  template <codec::Codec K, codec::Codec V = K>
   constexpr Index bytes(Index tokens) const {
-    return checked_product({layers, heads, round_up(tokens, kPanelTokens) / kPanelTokens,
-                            panel_cells(C::kInterleave), Index{sizeof(typename C::Cell)}});
+    return checked_product(
+        {layers, heads, round_up(tokens, kPanelTokens) / kPanelTokens, panel_bytes<K, V>()});
   }
 
   friend constexpr bool operator==(const Geometry&, const Geometry&) = default;
 };
+
+// Refuses a shape without layers, heads or numbers, in the name of `who`.
+//
+// Errors   std::invalid_argument
+inline void check(const Geometry& geometry, std::string_view who) {
+  expects(
+      geometry.layers > 0 && geometry.heads > 0 && geometry.key_dim > 0 && geometry.value_dim > 0,
+      who, ": empty geometry of ", geometry.layers, " layers, ", geometry.heads, " heads, keys of ",
+      geometry.key_dim, ", values of ", geometry.value_dim);
+}
+
+// Refuses to read a row where there is none, or into another shape.
+//
+// Errors   std::invalid_argument
+inline void check_place(const Geometry& geometry, Index layer, Index head, std::size_t key_size,
+                        std::size_t value_size, std::string_view who) {
+  expects(layer >= 0 && layer < geometry.layers && head >= 0 && head < geometry.heads &&
+              static_cast<Index>(key_size) == geometry.key_dim &&
+              static_cast<Index>(value_size) == geometry.value_dim,
+          who, ": layer ", layer, ", head ", head, ", key of ", key_size, ", value of ",
+          value_size);
+}
 
 }  // namespace decant::inline v0::kv

@@ -14,6 +14,7 @@
 #include <decant/kernels/activation.hpp>
 #include <decant/kv/geometry.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
 #include <vector>
@@ -50,6 +51,11 @@ struct Config {
 
   float effective_score_scale() const noexcept {
     return score_scale != 0.0f ? score_scale : 1.0f / std::sqrt(static_cast<float>(key_dim));
+  }
+  // That of the layer that looks back the furthest.
+  Position widest_window() const noexcept {
+    if (windows.empty() || std::ranges::min(windows) == 0) return 0;
+    return std::ranges::max(windows);
   }
   Position window(Index layer) const noexcept {
     return windows.empty() ? 0 : windows[static_cast<std::size_t>(layer)];

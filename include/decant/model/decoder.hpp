@@ -21,6 +21,7 @@
 #include <decant/model/workspace.hpp>
 
 #include <span>
+#include <string>
 #include <utility>
 
 namespace decant::inline v0::model {
@@ -68,9 +69,14 @@ class Decoder {
       expects(token >= 0 && token < config_.vocabulary, "model::Decoder::step: token ", token,
               " is not in [0, ", config_.vocabulary, ")");
     }
+    const Position widest = config_.widest_window();
     for (const auto& entry : batch.entries()) {
       expects(entry.store->geometry() == config_.geometry(),
               "model::Decoder::step: a store of another geometry");
+      expects(entry.store->window() == 0 || (widest > 0 && widest <= entry.store->window()),
+              "model::Decoder::step: a store for windows of ", entry.store->window(),
+              " tokens, the model has ", widest == 0 ? "none" : "one of ",
+              widest == 0 ? std::string() : std::to_string(widest));
       expects(
           weights_.positions.empty() || entry.rows <= config_.max_positions - entry.store->end(),
           "model::Decoder::step: position ", entry.store->end() + entry.rows - 1, " is beyond the ",

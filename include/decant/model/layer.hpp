@@ -129,13 +129,14 @@ void store_rows(const Config& config, const LayerWeights& weights, Index layer,
 template <kv::Store S>
 Work attention_work(const Config& config, Index layer, const Batch<S>& batch) {
   const attention::Causal mask{config.window(layer)};
+  const kv::Geometry geometry = config.geometry();
   const auto numbers = static_cast<double>(config.key_dim + config.value_dim);
   Work work;
   for (const typename Batch<S>::Entry& entry : batch.entries()) {
     const Position first = entry.store->end();
     const Range keys = {mask.visible(first).begin, first + entry.rows};
-    work.bytes += static_cast<double>(keys.size() * config.kv_heads) * numbers *
-                  static_cast<double>(sizeof(typename S::Codec::Cell));
+    work.bytes += static_cast<double>(
+        geometry.payload_bytes<typename S::Keys, typename S::Values>(keys.size()) / config.layers);
     for (Index row = 0; row < entry.rows; ++row) {
       const Index seen = mask.visible(first + row).size();
       work.flops += 2.0 * static_cast<double>(seen * config.heads) * numbers;

@@ -1,0 +1,204 @@
+// decant/codec/scaled.hpp - one byte a number: int8 and the two fp8 formats, with a scale a row.
+//
+// A key or a value of one token and head has a scale of its own, by which its largest number is the
+// largest of the format. A key's scale multiplies its score and a value's its weight, so that no
+// number is multiplied by it. One number far above the others costs them their bits: where a model
+// has such keys, they need a 16-bit format.
+//
+// Depends on  codec/concept.hpp, codec/plain.hpp, core/simd.hpp
+// Source      Micikevicius et al. 2022, arXiv:2209.05433 (fp8)
+// Tested by   tests/codec/scaled_test.cpp
+#pragma once
+
+#include <decant/codec/concept.hpp>
+#include <decant/codec/plain.hpp>
+#include <decant/core/config.hpp>
+#include <decant/core/simd.hpp>
+#include <decant/core/types.hpp>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <utility>
+
+#if defined(EIGEN_VECTORIZE_AVX512) || defined(EIGEN_VECTORIZE_AVX2)
+#include <immintrin.h>
+#endif
+
+namespace decant::inline v0::codec {
+
+namespace detail {
+
+// Sixteen halves, given as their bits, widened.
+template <class F>
+DECANT_ALWAYS_INLINE Lanes widen_halves(F&& bits_of) noexcept {
+  F16::Cell halves[kLanes];
+  for (int n = 0; n < kLanes; ++n) {
+    halves[n] = Eigen::numext::bit_cast<Eigen::half>(static_cast<std::uint16_t>(bits_of(n)));
+  }
+  return F16::widen<0>(halves);
+}
+
+// The bits of the half nearest to `number`, ties to even.
+inline std::uint16_t half_bits(float number) noexcept {
+  return Eigen::numext::bit_cast<std::uint16_t>(Eigen::half(number));
+}
+
+// `bits` without their last `count`, rounded to nearest, ties to even.
+constexpr std::uint32_t round_off(std::uint32_t bits, int count) noexcept {
+  const std::uint32_t half = (1u << (count - 1)) - 1;
+  return (bits + half + (bits >> count & 1)) >> count;
+}
+
+}  // namespace detail
+
+struct Int8 {
+  using Cell = std::int8_t;
+  static constexpr Type kType = Type::int8;
+  static constexpr Index kInterleave = 1;
+  static constexpr bool kScaled = true;
+  static constexpr float kLargest = 127.0f;
+
+  static Cell store(float number) noexcept {
+    const float whole = std::nearbyint(std::clamp(number, -kLargest, kLargest));
+    return static_cast<Cell>(std::isnan(whole) ? 0.0f : whole);
+  }
+  static float load(Cell cell) noexcept { return static_cast<float>(cell); }
+
+  template <int I>
+  static DECANT_ALWAYS_INLINE Lanes widen(const Cell* cells) noexcept {
+#if defined(EIGEN_VECTORIZE_AVX512)
+    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(cells));
+    return {{_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes))}};
+#elif defined(EIGEN_VECTORIZE_AVX2)
+    const __m128i low = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(cells));
+    const __m128i high = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(cells + 8));
+    return {{_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(low)),
+             _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(high))}};
+#else
+    alignas(64) float wide[kLanes];
+    for (int n = 0; n < kLanes; ++n) wide[n] = load(cells[n]);
+    return decant::load(wide);
+#endif
+  }
+};
+
+// Five bits of exponent, two of fraction: the upper half of an f16.
+struct FP8E5M2 {
+  using Cell = std::uint8_t;
+  static constexpr Type kType = Type::fp8_e5m2;
+  static constexpr Index kInterleave = 1;
+  static constexpr bool kScaled = true;
+  static constexpr float kLargest = 57344.0f;
+
+  // Rounded once: an f16 keeps too few bits to round again, so bits are cut from the f32.
+  static Cell store(float number) noexcept {
+    const float bound = std::clamp(number, -kLargest, kLargest);
+    if (std::isnan(bound)) return 0x7F;
+    const auto bits = std::bit_cast<std::uint32_t>(bound);
+    const std::uint32_t sign = bits >> 24 & 0x80;
+    const float size = std::abs(bound);
+    if (size < 0x1p-14f) {  // a multiple of 2^-16
+      return static_cast<Cell>(sign | static_cast<std::uint32_t>(std::nearbyint(size * 0x1p16f)));
+    }
+    const std::uint32_t rebased = (bits & 0x7FFFFFFF) - (112u << 23);
+    return static_cast<Cell>(sign | detail::round_off(rebased, 21));
+  }
+  static float load(Cell cell) noexcept {
+    return static_cast<float>(
+        Eigen::numext::bit_cast<Eigen::half>(static_cast<std::uint16_t>(cell << 8)));
+  }
+
+  template <int I>
+  static DECANT_ALWAYS_INLINE Lanes widen(const Cell* cells) noexcept {
+#if defined(EIGEN_VECTORIZE_AVX512)
+    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(cells));
+    return {{_mm512_cvtph_ps(_mm256_slli_epi16(_mm256_cvtepu8_epi16(bytes), 8))}};
+#else
+    return detail::widen_halves([&](int n) { return cells[n] << 8; });
+#endif
+  }
+};
+
+// Four bits of exponent, three of fraction, no infinity; an f16 of the same bits is 2^8 times
+// smaller, so the scale of a row makes up for it and `load` gives 2^-8 times the format's number.
+struct FP8E4M3 {
+  using Cell = std::uint8_t;
+  static constexpr Type kType = Type::fp8_e4m3;
+  static constexpr Index kInterleave = 1;
+  static constexpr bool kScaled = true;
+  static constexpr float kLargest = 448.0f / 256.0f;
+
+  static Cell store(float number) noexcept {
+    const float bound = std::clamp(number, -kLargest, kLargest);
+    if (std::isnan(bound)) return 0x7F;
+    const auto bits = std::bit_cast<std::uint32_t>(bound);
+    const std::uint32_t sign = bits >> 24 & 0x80;
+    const float size = std::abs(bound);
+    if (size < 0x1p-14f) {  // a multiple of 2^-17
+      return static_cast<Cell>(sign | static_cast<std::uint32_t>(std::nearbyint(size * 0x1p17f)));
+    }
+    const std::uint32_t rebased = (bits & 0x7FFFFFFF) - (112u << 23);
+    return static_cast<Cell>(sign | detail::round_off(rebased, 20));
+  }
+  static float load(Cell cell) noexcept {
+    return static_cast<float>(Eigen::numext::bit_cast<Eigen::half>(half_of(cell)));
+  }
+
+  template <int I>
+  static DECANT_ALWAYS_INLINE Lanes widen(const Cell* cells) noexcept {
+#if defined(EIGEN_VECTORIZE_AVX512)
+    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(cells));
+    const __m256i wide = _mm256_slli_epi16(_mm256_cvtepi8_epi16(bytes), 7);  // the sign twice
+    return {{_mm512_cvtph_ps(_mm256_and_si256(wide, _mm256_set1_epi16(short(0xBFFF))))}};
+#else
+    return detail::widen_halves([&](int n) { return half_of(cells[n]); });
+#endif
+  }
+
+ private:
+  static constexpr std::uint16_t half_of(Cell cell) noexcept {
+    return static_cast<std::uint16_t>((cell & 0x80) << 8 | (cell & 0x7F) << 7);
+  }
+};
+
+static_assert(Codec<Int8> && Codec<FP8E4M3> && Codec<FP8E5M2>);
+
+// What the numbers of a row are multiples of: by a scaled codec, that which makes the largest the
+// format's largest, and no number where the row has one that is none; else 1.
+template <Codec C>
+float scale_of(std::span<const float> row) noexcept {
+  if constexpr (C::kScaled) {
+    float largest = 0.0f;
+    bool numbers = true;
+    for (float number : row) {
+      largest = std::max(largest, std::abs(number));
+      numbers = numbers && std::isfinite(number);
+    }
+    return numbers ? largest / C::kLargest : std::numeric_limits<float>::quiet_NaN();
+  } else {
+    return 1.0f;
+  }
+}
+
+// f(codec) with the codec of a format that a cache may have.
+//
+// Errors   std::invalid_argument for a block type
+template <class F>
+constexpr decltype(auto) visit_cache(Type type, F&& f) {
+  switch (type) {
+    case Type::int8:
+      return std::forward<F>(f)(Int8{});
+    case Type::fp8_e4m3:
+      return std::forward<F>(f)(FP8E4M3{});
+    case Type::fp8_e5m2:
+      return std::forward<F>(f)(FP8E5M2{});
+    default:
+      return visit(type, std::forward<F>(f));
+  }
+}
+
+}  // namespace decant::inline v0::codec

@@ -1,0 +1,161 @@
+// decant/kv/page_pool.hpp - memory for the keys and values of many sequences, in pages.
+//
+// A page holds the panels of some consecutive tokens, of every layer and head. Pages are counted:
+// those that several sequences share are written by none of them. Of one layer and head all pages
+// lie in one run of memory, so that neighbours are read as one.
+//
+//   free + in use + cached = total, always
+//
+// Depends on  core/buffer.hpp, kv/geometry.hpp, kv/panel.hpp
+// Source      Kwon et al. 2023, "PagedAttention", arXiv:2309.06180
+// Tested by   tests/kv/page_pool_test.cpp, tests/kv/paged_test.cpp
+#pragma once
+
+#include <decant/codec/concept.hpp>
+#include <decant/core/buffer.hpp>
+#include <decant/core/error.hpp>
+#include <decant/core/shape.hpp>
+#include <decant/core/types.hpp>
+#include <decant/kv/geometry.hpp>
+#include <decant/kv/panel.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+namespace decant::inline v0::kv {
+
+// Which page of a pool, in [0, pages).
+using PageId = std::int32_t;
+
+// Neither copied nor moved: sequences point to it, and must be gone before it is.
+//
+// Shape    memory is [layers][heads][pages][page_tokens / 16] panels
+// Units    page_tokens counts tokens, a multiple of 16
+// Errors   std::invalid_argument, std::bad_alloc from the constructor; CacheFull from take()
+// Cost     take, retain and release O(1), copy O(bytes of a page); only the constructor allocates
+// Threads  one thread at a time, for the pool and every sequence in it, except that panels may be
+//          written and read by several while pages are neither taken nor given back
+template <codec::Codec K, codec::Codec V = K>
+class PagePool {
+ public:
+  PagePool(const Geometry& geometry, Index pages, Index page_tokens)
+      : geometry_(geometry),
+        layout_(geometry),
+        pages_(checked_pages(geometry, pages, page_tokens)),
+        page_tokens_(page_tokens),
+        counts_(static_cast<std::size_t>(pages)),
+        memory_(bytes_for(geometry, pages, page_tokens)) {
+    free_.reserve(counts_.size());
+    for (Index page = pages; page > 0; --page) free_.push_back(static_cast<PageId>(page - 1));
+  }
+  PagePool(const PagePool&) = delete;
+  PagePool& operator=(const PagePool&) = delete;
+
+  // What a pool of `pages` pages allocates for keys and values.
+  static constexpr Index bytes_for(const Geometry& geometry, Index pages, Index page_tokens) {
+    return checked_product(pages, geometry.bytes<K, V>(page_tokens));
+  }
+
+  const Geometry& geometry() const noexcept { return geometry_; }
+  const PanelLayout<K, V>& layout() const noexcept { return layout_; }
+  Index page_tokens() const noexcept { return page_tokens_; }
+  Index page_bytes() const noexcept { return memory_.bytes() / pages_; }
+  Index bytes() const noexcept { return memory_.bytes(); }
+
+  Index total_pages() const noexcept { return pages_; }
+  Index free_pages() const noexcept { return std::ssize(free_); }
+  Index cached_pages() const noexcept { return cached_; }
+  Index used_pages() const noexcept { return pages_ - free_pages() - cached_; }
+
+  // A free page, used once from now on. The lowest that was given back last comes first.
+  //
+  // Errors   CacheFull when none is free
+  PageId take() {
+    expects<CacheFull>(!free_.empty(), "kv::PagePool: none of ", pages_, " pages is free");
+    const PageId page = free_.back();
+    free_.pop_back();
+    count(page).users = 1;
+    return page;
+  }
+
+  // One more user of a page that is in use or cached, and one fewer.
+  void retain(PageId page) noexcept {
+    if (count(page).users++ == 0) cached_ -= 1;
+  }
+  void release(PageId page) noexcept {
+    if (--count(page).users > 0) return;
+    if (count(page).kept) {
+      cached_ += 1;
+    } else {
+      free_.push_back(page);
+    }
+  }
+
+  // Keeps a page that is in use from becoming free with its last user, and no longer.
+  void keep(PageId page) noexcept { count(page).kept = true; }
+  void drop(PageId page) noexcept {
+    count(page).kept = false;
+    if (count(page).users > 0) return;
+    cached_ -= 1;
+    free_.push_back(page);
+  }
+
+  // Whether a sequence uses it.
+  bool used(PageId page) const noexcept { return count(page).users > 0; }
+
+  // Whether others than one user would see what is written there.
+  bool shared(PageId page) const noexcept { return count(page).users > 1 || count(page).kept; }
+
+  // Makes `to` hold what `from` holds.
+  void copy(PageId from, PageId to) noexcept {
+    const auto bytes = static_cast<std::size_t>(run_bytes());
+    for (Index layer = 0; layer < geometry_.layers; ++layer) {
+      for (Index head = 0; head < geometry_.heads; ++head) {
+        std::memcpy(page(to, layer, head), page(from, layer, head), bytes);
+      }
+    }
+  }
+
+  // The panels of a page, of one layer and head.
+  std::byte* page(PageId at, Index layer, Index head) noexcept {
+    return memory_.data() + offset(at, layer, head);
+  }
+  const std::byte* page(PageId at, Index layer, Index head) const noexcept {
+    return memory_.data() + offset(at, layer, head);
+  }
+
+ private:
+  struct Count {
+    std::int32_t users = 0;
+    bool kept = false;
+  };
+
+  static Index checked_pages(const Geometry& geometry, Index pages, Index page_tokens) {
+    check(geometry, "kv::PagePool");
+    expects(pages > 0 && pages <= Index{1} << 31, "kv::PagePool: ", pages, " pages");
+    expects(page_tokens > 0 && page_tokens % kPanelTokens == 0, "kv::PagePool: pages of ",
+            page_tokens, " tokens, which is no multiple of ", kPanelTokens);
+    static_cast<void>(bytes_for(geometry, pages, page_tokens));  // before anything is allocated
+    return pages;
+  }
+
+  Count& count(PageId page) noexcept { return counts_[static_cast<std::size_t>(page)]; }
+  const Count& count(PageId page) const noexcept { return counts_[static_cast<std::size_t>(page)]; }
+
+  Index run_bytes() const noexcept { return page_tokens_ / kPanelTokens * layout_.bytes(); }
+  Index offset(PageId at, Index layer, Index head) const noexcept {
+    return ((layer * geometry_.heads + head) * pages_ + at) * run_bytes();
+  }
+
+  Geometry geometry_;
+  PanelLayout<K, V> layout_;
+  Index pages_, page_tokens_;
+  Index cached_ = 0;
+  std::vector<Count> counts_;
+  std::vector<PageId> free_;
+  Buffer<std::byte> memory_;
+};
+
+}  // namespace decant::inline v0::kv

@@ -1,0 +1,172 @@
+// decant/kv/paged.hpp - keys and values of one sequence, in pages of a pool.
+//
+// A fork shares every page of its origin and costs no keys and values; whoever writes first into a
+// page that is part-filled and shared gets a copy of its own. Rewinding gives pages back.
+//
+// Depends on  kv/block.hpp, kv/page_pool.hpp
+// Source      Kwon et al. 2023, "PagedAttention", arXiv:2309.06180
+// Tested by   tests/kv/paged_test.cpp, tests/law/stores_test.cpp
+#pragma once
+
+#include <decant/codec/concept.hpp>
+#include <decant/core/error.hpp>
+#include <decant/core/shape.hpp>
+#include <decant/core/types.hpp>
+#include <decant/kv/block.hpp>
+#include <decant/kv/geometry.hpp>
+#include <decant/kv/page_pool.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <ranges>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace decant::inline v0::kv {
+
+// Borrows its pool, which must outlive it. Move-only; a store that was moved from holds nothing.
+//
+// Units    capacity counts the tokens that its own pages and the free ones have room for
+// Errors   std::invalid_argument, CacheFull (reserve), std::bad_alloc (reserve, fork); nothing
+//          changed then
+// Cost     reserve O(pages), and O(bytes of a page) where one is copied; put O(key_dim +
+// value_dim);
+//          fork O(pages); rewind O(pages given back)
+// Threads  as its pool
+template <codec::Codec K, codec::Codec V = K>
+class Paged {
+ public:
+  using Keys = K;
+  using Values = V;
+
+  explicit Paged(PagePool<K, V>& pool) noexcept : pool_(&pool) {}
+  // A sequence of `end` tokens that shares the pages that hold them.
+  //
+  // Errors   std::invalid_argument where that is another number of pages, std::bad_alloc
+  Paged(PagePool<K, V>& pool, std::span<const PageId> pages, Position end)
+      : pool_(&pool), pages_(pages.begin(), pages.end()), end_(end) {
+    const bool fits = end >= 0 && ceil_div(end, pool.page_tokens()) == std::ssize(pages);
+    if (!fits) pages_.clear();  // they were not retained
+    expects(fits, "kv::Paged: ", end, " tokens in ", pages.size(), " pages of ",
+            pool.page_tokens());
+    for (PageId page : pages_) pool.retain(page);
+  }
+  Paged(Paged&& other) noexcept
+      : pool_(other.pool_), pages_(std::move(other.pages_)), end_(std::exchange(other.end_, 0)) {
+    other.pages_.clear();
+  }
+  Paged& operator=(Paged&& other) noexcept {
+    std::swap(pool_, other.pool_);
+    std::swap(pages_, other.pages_);
+    std::swap(end_, other.end_);
+    return *this;
+  }
+  ~Paged() { keep_pages(0); }
+
+  // Another sequence that begins with what this one holds. Precondition: nothing is reserved that
+  // was not published.
+  Paged fork() const {
+    const auto pages = static_cast<std::size_t>(ceil_div(end_, pool_->page_tokens()));
+    return Paged(*pool_, std::span(pages_).first(pages), end_);
+  }
+
+  const Geometry& geometry() const noexcept { return pool_->geometry(); }
+  Position begin() const noexcept { return 0; }
+  Position end() const noexcept { return end_; }
+  Index capacity() const noexcept {
+    return (std::ssize(pages_) + pool_->free_pages()) * pool_->page_tokens();
+  }
+  Index bytes() const noexcept { return std::ssize(pages_) * pool_->page_bytes(); }
+  Position earliest_rewind() const noexcept { return 0; }
+  Index window() const noexcept { return 0; }
+  Index chunk() const noexcept { return capacity(); }
+
+  // Errors   CacheFull when the pool has too few free pages, std::invalid_argument
+  void reserve(Index tokens) {
+    expects(tokens >= 0, "kv::Paged::reserve: ", tokens, " tokens");
+    if (tokens == 0) return;
+    const Index pages = ceil_div(checked_sum(end_, tokens), pool_->page_tokens());
+    const Index more = std::max<Index>(0, pages - std::ssize(pages_));
+    const Index last = end_ / pool_->page_tokens();
+    const bool copied = last < std::ssize(pages_) && pool_->shared(at(last));
+    expects<CacheFull>(more + copied <= pool_->free_pages(), "kv::Paged: ", tokens,
+                       " more tokens take ", more + copied, " pages, ", pool_->free_pages(), " of ",
+                       pool_->total_pages(), " are free");
+    pages_.reserve(static_cast<std::size_t>(std::ssize(pages_) + more));
+    if (copied) {
+      const PageId own = pool_->take();
+      pool_->copy(at(last), own);
+      pool_->release(std::exchange(at(last), own));
+    }
+    for (Index page = 0; page < more; ++page) pages_.push_back(pool_->take());
+  }
+
+  // Stores the row of one head. Preconditions: layer and head exist, `position` lies in the
+  // reserved slots, and the shapes are as said.
+  //
+  // Shape    key is [key_dim], value is [value_dim]
+  void put(Index layer, Index head, Position position, std::span<const float> key,
+           std::span<const float> value) noexcept {
+    pool_->layout().put(panel(layer, head, position), position % kPanelTokens, key, value);
+  }
+
+  // Reads back the row of one head, widened to f32.
+  //
+  // Shape    key is [key_dim], value is [value_dim]
+  // Errors   std::invalid_argument when there is no such place or the shapes differ
+  void get(Index layer, Index head, Position position, std::span<float> key,
+           std::span<float> value) const {
+    check_place(geometry(), layer, head, key.size(), value.size(), "kv::Paged::get");
+    expects(position >= 0 && position < end_, "kv::Paged::get: position ", position,
+            " is not in [0, ", end_, ")");
+    pool_->layout().get(panel(layer, head, position), position % kPanelTokens, key, value);
+  }
+
+  // Counts `tokens` rows, put behind end(), as held. Precondition: they were reserved.
+  void publish(Index tokens) noexcept { end_ += tokens; }
+
+  // Drops the rows from `new_end` on and gives back the pages that hold no other.
+  //
+  // Errors   std::invalid_argument when `new_end` is not in [0, end()]
+  void rewind(Position new_end) {
+    expects(new_end >= 0 && new_end <= end_, "kv::Paged::rewind: ", new_end, " is not in [0, ",
+            end_, "]");
+    keep_pages(ceil_div(new_end, pool_->page_tokens()));
+    end_ = new_end;
+  }
+
+  // A block a page.
+  auto blocks(Index layer, Index head) const noexcept {
+    const auto block_of = [this, layer, head](PageId page) {
+      return Block{.first = Index{page} * pool_->page_tokens(),
+                   .tokens = pool_->page_tokens(),
+                   .panels = std::as_const(*pool_).page(at(page), layer, head),
+                   .panel_bytes = pool_->layout().bytes()};
+    };
+    return std::views::iota(PageId{0}, static_cast<PageId>(pages_.size())) |
+           std::views::transform(block_of);
+  }
+
+  std::span<const PageId> pages() const noexcept { return pages_; }
+
+ private:
+  PageId& at(Index page) noexcept { return pages_[static_cast<std::size_t>(page)]; }
+  PageId at(Index page) const noexcept { return pages_[static_cast<std::size_t>(page)]; }
+
+  std::byte* panel(Index layer, Index head, Position position) const noexcept {
+    const Index tokens = pool_->page_tokens();
+    return pool_->page(at(position / tokens), layer, head) +
+           position % tokens / kPanelTokens * pool_->layout().bytes();
+  }
+
+  void keep_pages(Index count) noexcept {
+    for (; std::ssize(pages_) > count; pages_.pop_back()) pool_->release(pages_.back());
+  }
+
+  PagePool<K, V>* pool_;
+  std::vector<PageId> pages_;
+  Position end_ = 0;
+};
+
+}  // namespace decant::inline v0::kv

@@ -1,0 +1,257 @@
+// decant/kv/prefix_tree.hpp - beginnings of sequences that are kept, so that a prompt that begins
+// like an earlier one need not be computed again.
+//
+// A node is one full page of tokens behind those of its parent. Children are found by a hash, but
+// tokens decide: whatever the hash, a prompt never gets another prompt's keys and values. Pages
+// that nobody uses are given up, those used least recently first, from the ends of branches.
+//
+//   tokens of prompts = tokens reused + tokens computed, always
+//
+// Depends on  kv/page_pool.hpp, kv/paged.hpp
+// Source      Zheng et al. 2023, "SGLang" (RadixAttention), arXiv:2312.07104
+// Tested by   tests/kv/prefix_tree_test.cpp
+#pragma once
+
+#include <decant/codec/concept.hpp>
+#include <decant/core/error.hpp>
+#include <decant/core/types.hpp>
+#include <decant/kv/page_pool.hpp>
+#include <decant/kv/paged.hpp>
+
+#include <algorithm>
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <set>
+#include <span>
+#include <tuple>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+namespace decant::inline v0::kv {
+
+// Whose keys and values: prompts of different models, adapters or tenants share nothing.
+struct PrefixSpace {
+  std::uint64_t model = 0;
+  std::uint64_t adapter = 0;
+  std::uint64_t tenant = 0;
+  friend auto operator<=>(const PrefixSpace&, const PrefixSpace&) = default;
+};
+
+// A hash of some tokens behind others (FNV-1a, by words).
+struct TokenHash {
+  std::uint64_t operator()(std::uint64_t before, std::span<const Token> tokens) const noexcept {
+    std::uint64_t hash = before ^ 14695981039346656037u;
+    for (Token token : tokens) {
+      hash = (hash ^ static_cast<std::uint32_t>(token)) * 1099511628211u;
+    }
+    return hash;
+  }
+};
+
+struct PrefixStatistics {
+  Index prompts = 0;
+  Index hits = 0;  // prompts of which something was reused
+  Index reused_tokens = 0;
+  Index computed_tokens = 0;
+  Index evicted_pages = 0;
+};
+
+// Borrows its pool, which must outlive it; sequences may outlive the tree. A sequence that is kept
+// alive pins its pages. Neither copied nor moved.
+//
+// Units    max_pages: how many pages the tree keeps at most, used by sequences or not
+// Errors   std::invalid_argument, std::bad_alloc; the tree is then whole, and holds no less
+// Cost     begin and keep O(tokens) on average; an evicted page O(log nodes)
+// Threads  as its pool
+template <codec::Codec K, codec::Codec V = K, class Hash = TokenHash>
+class PrefixTree {
+ public:
+  explicit PrefixTree(PagePool<K, V>& pool, Index max_pages = std::numeric_limits<Index>::max(),
+                      Hash hash = {})
+      : pool_(&pool), max_pages_(max_pages), hash_(std::move(hash)) {
+    expects(max_pages >= 0, "kv::PrefixTree: at most ", max_pages, " pages");
+  }
+  PrefixTree(const PrefixTree&) = delete;
+  PrefixTree& operator=(const PrefixTree&) = delete;
+  ~PrefixTree() {
+    for (const auto& [hash, node] : nodes_) pool_->drop(node.page);
+  }
+
+  // A sequence that begins with what is kept of `prompt`: at most all but its last token, whose
+  // logits are wanted. It counts as used now.
+  Paged<K, V> begin(const PrefixSpace& space, std::span<const Token> prompt) {
+    expects(!prompt.empty(), "kv::PrefixTree::begin: the prompt is empty");
+    std::vector<PageId> pages;
+    clock_ += 1;
+    walk(nodes_, space, prompt, [&](Node& node) {
+      pages.push_back(node.page);
+      touch(node);
+    });
+    const Index page = pool_->page_tokens();
+    const Index reused = std::min(std::ssize(pages) * page, std::ssize(prompt) - 1);
+    pages.resize(static_cast<std::size_t>(ceil_div(reused, page)));
+    Paged<K, V> store(*pool_, pages, reused);
+    statistics_.prompts += 1;
+    statistics_.hits += reused > 0;
+    statistics_.reused_tokens += reused;
+    statistics_.computed_tokens += std::ssize(prompt) - reused;
+    return store;
+  }
+
+  // How many tokens of `prompt` begin() would reuse.
+  Index held(const PrefixSpace& space, std::span<const Token> prompt) const {
+    Index pages = 0;
+    walk(nodes_, space, prompt, [&](const Node&) { pages += 1; });
+    return std::max<Index>(0, std::min(pages * pool_->page_tokens(), std::ssize(prompt) - 1));
+  }
+
+  // Keeps the full pages of `store`, which holds the keys and values of `tokens`. What is kept
+  // already stays as it is. Where room is short, unused pages of no higher priority give way, the
+  // lowest and least recently used first; where none does, only a beginning is kept.
+  //
+  // Errors   std::invalid_argument when the store holds another number of tokens
+  void keep(const PrefixSpace& space, std::span<const Token> tokens, const Paged<K, V>& store,
+            int priority = 0) {
+    expects(std::ssize(tokens) == store.end(), "kv::PrefixTree::keep: ", tokens.size(),
+            " tokens, the store holds ", store.end());
+    const Index page = pool_->page_tokens();
+    clock_ += 1;
+    Node* parent = walk(nodes_, space, tokens, [&](Node& node) { touch(node); });
+    for (Index at = depth(parent); at < std::ssize(tokens) / page; ++at) {
+      if (std::ssize(nodes_) >= max_pages_ && !evict_one(parent, priority)) return;
+      parent = &add(space, parent, part(tokens, at), store.pages()[static_cast<std::size_t>(at)],
+                    priority);
+    }
+  }
+
+  // Gives up unused pages until `count` are free in the pool; says whether they are.
+  bool make_room(Index count) {
+    while (pool_->free_pages() < count) {
+      if (!evict_one(nullptr, std::numeric_limits<int>::max())) return false;
+    }
+    return true;
+  }
+
+  Index pages() const noexcept { return std::ssize(nodes_); }
+  Index bytes() const noexcept { return pages() * pool_->page_bytes(); }
+  const PrefixStatistics& statistics() const noexcept { return statistics_; }
+
+ private:
+  struct Node {
+    PrefixSpace space;
+    Node* parent = nullptr;
+    std::vector<Token> tokens;
+    PageId page = 0;
+    Index depth = 0;  // pages up to and with this one
+    std::uint64_t hash = 0;
+    int priority = 0;
+    std::uint64_t used = 0;  // when, by clock_
+    Index children = 0;
+  };
+  // Nodes without children, in the order in which they are given up.
+  struct Order {
+    bool operator()(const Node* a, const Node* b) const noexcept {
+      return std::tie(a->priority, a->used, a->hash, a->page) <
+             std::tie(b->priority, b->used, b->hash, b->page);
+    }
+  };
+
+  std::span<const Token> part(std::span<const Token> tokens, Index page) const {
+    const auto size = static_cast<std::size_t>(pool_->page_tokens());
+    return tokens.subspan(static_cast<std::size_t>(page) * size, size);
+  }
+  static Index depth(const Node* node) noexcept { return node == nullptr ? 0 : node->depth; }
+
+  std::uint64_t hash_of(const PrefixSpace& space, const Node* parent,
+                        std::span<const Token> tokens) const {
+    if (parent != nullptr) return hash_(parent->hash, tokens);
+    return hash_(space.model + 3 * space.adapter + 5 * space.tenant, tokens);
+  }
+
+  // visit(node) for each page of `tokens` that is kept, from the first on; gives the last of them.
+  template <class Nodes, class F>
+  auto walk(Nodes& nodes, const PrefixSpace& space, std::span<const Token> tokens,
+            F&& visit) const {
+    decltype(&nodes.begin()->second) node = nullptr;
+    for (Index at = 0; at < std::ssize(tokens) / pool_->page_tokens(); ++at) {
+      const auto page = part(tokens, at);
+      auto [next, last] = nodes.equal_range(hash_of(space, node, page));
+      next = std::find_if(next, last, [&](const auto& entry) {
+        const Node& other = entry.second;
+        return other.parent == node && other.space == space &&
+               std::ranges::equal(other.tokens, page);
+      });
+      if (next == last) break;
+      node = &next->second;
+      visit(*node);
+    }
+    return node;
+  }
+
+  void touch(Node& node) {
+    if (node.children > 0) {
+      node.used = clock_;
+      return;
+    }
+    auto leaf = leaves_.extract(&node);
+    node.used = clock_;
+    leaves_.insert(std::move(leaf));
+  }
+
+  Node& add(const PrefixSpace& space, Node* parent, std::span<const Token> tokens, PageId page,
+            int priority) {
+    const std::uint64_t hash = hash_of(space, parent, tokens);
+    const auto at = nodes_.emplace(hash, Node{.space = space,
+                                              .parent = parent,
+                                              .tokens = {tokens.begin(), tokens.end()},
+                                              .page = page,
+                                              .depth = depth(parent) + 1,
+                                              .hash = hash,
+                                              .priority = priority,
+                                              .used = clock_});
+    try {
+      leaves_.insert(&at->second);
+    } catch (...) {
+      nodes_.erase(at);
+      throw;
+    }
+    pool_->keep(page);
+    if (parent != nullptr && parent->children++ == 0) leaves_.erase(parent);
+    return at->second;
+  }
+
+  // Gives up the first leaf of a priority up to `highest` that no sequence uses, but not `spared`.
+  bool evict_one(const Node* spared, int highest) {
+    for (Node* leaf : leaves_) {
+      if (leaf->priority > highest) break;
+      if (leaf == spared || pool_->used(leaf->page)) continue;
+      remove(*leaf);
+      statistics_.evicted_pages += 1;
+      return true;
+    }
+    return false;
+  }
+
+  void remove(Node& leaf) {
+    Node* parent = leaf.parent;
+    leaves_.erase(&leaf);
+    pool_->drop(leaf.page);
+    const auto [first, last] = nodes_.equal_range(leaf.hash);
+    nodes_.erase(
+        std::find_if(first, last, [&](const auto& entry) { return &entry.second == &leaf; }));
+    if (parent != nullptr && --parent->children == 0) leaves_.insert(parent);
+  }
+
+  PagePool<K, V>* pool_;
+  Index max_pages_;
+  Hash hash_;
+  std::uint64_t clock_ = 0;
+  std::unordered_multimap<std::uint64_t, Node> nodes_;  // by hash; nodes do not move
+  std::set<Node*, Order> leaves_;
+  PrefixStatistics statistics_;
+};
+
+}  // namespace decant::inline v0::kv

@@ -1,0 +1,171 @@
+// decant/kv/ring.hpp - keys and values of the last tokens of one sequence, in a ring of panels.
+//
+// Where every layer looks back no further than a window, older tokens are never read again: their
+// panels are written over, and memory does not grow with the sequence. What is overwritten is gone,
+// so a ring says how far it can go back and refuses to go further.
+//
+// Depends on  core/buffer.hpp, kv/block.hpp, kv/panel.hpp
+// Source      Beltagy et al. 2020, arXiv:2004.05150 (sliding windows)
+// Tested by   tests/kv/ring_test.cpp, tests/law/stores_test.cpp
+#pragma once
+
+#include <decant/codec/concept.hpp>
+#include <decant/core/buffer.hpp>
+#include <decant/core/error.hpp>
+#include <decant/core/shape.hpp>
+#include <decant/core/types.hpp>
+#include <decant/kv/block.hpp>
+#include <decant/kv/geometry.hpp>
+#include <decant/kv/panel.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <limits>
+#include <span>
+
+namespace decant::inline v0::kv {
+
+// Move-only; a store that was moved from may only be destroyed or assigned to.
+//
+// Shape    memory is [layers][heads][panels], where panel number n of the sequence lies at n %
+//          panels
+// Units    a window of W tokens is a token and the W - 1 before it; chunk is the most tokens of one
+//          step
+// Errors   std::invalid_argument, CacheFull (reserve), CannotRewind; std::bad_alloc from the
+//          constructor; nothing changed then
+// Cost     put O(key_dim + value_dim), everything else O(1); only the constructor allocates
+// Threads  as kv::Contiguous
+template <codec::Codec K, codec::Codec V = K>
+class Ring {
+ public:
+  using Keys = K;
+  using Values = V;
+
+  Ring(const Geometry& geometry, Index window, Index chunk)
+      : geometry_(geometry),
+        layout_(geometry),
+        window_(window),
+        chunk_(chunk),
+        panels_(panels_for(window, chunk)) {
+    check(geometry, "kv::Ring");
+    memory_ = Buffer<std::byte>(bytes_for(geometry, window, chunk));
+  }
+
+  // What a ring allocates, however long its sequence becomes.
+  //
+  // Errors   std::invalid_argument where window or chunk is none
+  static constexpr Index bytes_for(const Geometry& geometry, Index window, Index chunk) {
+    return geometry.bytes<K, V>(checked_product(panels_for(window, chunk), kPanelTokens));
+  }
+
+  const Geometry& geometry() const noexcept { return geometry_; }
+  Index window() const noexcept { return window_; }
+  Index chunk() const noexcept { return chunk_; }
+  Position begin() const noexcept { return begin_; }
+  Position end() const noexcept { return end_; }
+  Index capacity() const noexcept { return std::numeric_limits<Index>::max() / 2; }
+  Index bytes() const noexcept { return memory_.bytes(); }
+
+  // The first position at which the next token would still see its whole window.
+  Position earliest_rewind() const noexcept { return begin_ == 0 ? 0 : begin_ + window_ - 1; }
+
+  // Room for `tokens` more; what lies a window and more before them may be written over from now
+  // on.
+  //
+  // Errors   CacheFull for more than a chunk, std::invalid_argument
+  void reserve(Index tokens) {
+    expects(tokens >= 0, "kv::Ring::reserve: ", tokens, " tokens");
+    expects<CacheFull>(tokens <= chunk_, "kv::Ring: ", tokens,
+                       " tokens in one step of a ring made for ", chunk_);
+    reserved_ = end_ + tokens;
+    begin_ = std::max(begin_, (ceil_div(reserved_, kPanelTokens) - panels_) * kPanelTokens);
+  }
+
+  // Stores the row of one head. Preconditions: layer and head exist, `at` lies in the reserved
+  // slots, and the shapes are as said.
+  //
+  // Shape    key is [key_dim], value is [value_dim]
+  void put(Index layer, Index head, Position at, std::span<const float> key,
+           std::span<const float> value) noexcept {
+    layout_.put(memory_.data() + offset(layer, head, at), at % kPanelTokens, key, value);
+  }
+
+  // Reads back the row of one head, widened to f32.
+  //
+  // Shape    key is [key_dim], value is [value_dim]
+  // Errors   std::invalid_argument when there is no such place or the shapes differ
+  void get(Index layer, Index head, Position at, std::span<float> key,
+           std::span<float> value) const {
+    check_place(geometry_, layer, head, key.size(), value.size(), "kv::Ring::get");
+    expects(at >= begin_ && at < end_, "kv::Ring::get: position ", at, " is not in [", begin_, ", ",
+            end_, ")");
+    layout_.get(memory_.data() + offset(layer, head, at), at % kPanelTokens, key, value);
+  }
+
+  // Counts `tokens` rows, put behind end(), as held. Precondition: they were reserved.
+  void publish(Index tokens) noexcept { end_ += tokens; }
+
+  // Drops the rows from `new_end` on.
+  //
+  // Errors   std::invalid_argument when `new_end` is not in [0, end()], CannotRewind when a window
+  //          before it is no longer held
+  void rewind(Position new_end) {
+    expects(new_end >= 0 && new_end <= end_, "kv::Ring::rewind: ", new_end, " is not in [0, ", end_,
+            "]");
+    expects<CannotRewind>(new_end == end_ || new_end == 0 || new_end >= earliest_rewind(),
+                          "kv::Ring::rewind: to ", new_end, ", where a window of ", window_,
+                          " tokens is held from ", earliest_rewind(), " on");
+    if (new_end == 0) begin_ = 0;
+    end_ = reserved_ = new_end;
+  }
+
+  // At most two: up to where memory ends, and from where it begins.
+  struct Blocks {
+    std::array<Block, 2> block;
+    std::size_t count;
+
+    const Block* begin() const noexcept { return block.data(); }
+    const Block* end() const noexcept { return block.data() + count; }
+    std::size_t size() const noexcept { return count; }
+  };
+  Blocks blocks(Index layer, Index head) const noexcept {
+    const Index first = begin_ / kPanelTokens;
+    const Index last = ceil_div(std::max(end_, reserved_), kPanelTokens);
+    const Index wrap = std::min(last, round_up(first + 1, panels_));
+    Blocks both{{block(layer, head, first, wrap), block(layer, head, wrap, last)}, 0};
+    both.count = (first < wrap ? 1u : 0u) + (wrap < last ? 1u : 0u);
+    return both;
+  }
+
+ private:
+  // A window and a chunk, however they lie across panels.
+  static constexpr Index panels_for(Index window, Index chunk) {
+    expects(window > 0 && chunk > 0, "kv::Ring: a window of ", window, " tokens and a chunk of ",
+            chunk);
+    return ceil_div(checked_sum(checked_sum(window, chunk), kPanelTokens - 2), kPanelTokens);
+  }
+
+  Block block(Index layer, Index head, Index first, Index end) const noexcept {
+    return {.first = first * kPanelTokens,
+            .tokens = (end - first) * kPanelTokens,
+            .panels = memory_.data() + offset(layer, head, first * kPanelTokens),
+            .panel_bytes = layout_.bytes()};
+  }
+
+  // Where the panel of `at` begins.
+  Index offset(Index layer, Index head, Position at) const noexcept {
+    return ((layer * geometry_.heads + head) * panels_ + at / kPanelTokens % panels_) *
+           layout_.bytes();
+  }
+
+  Geometry geometry_;
+  PanelLayout<K, V> layout_;
+  Index window_, chunk_, panels_;
+  Position begin_ = 0;  // of what was not written over
+  Position end_ = 0;
+  Position reserved_ = 0;  // how far slots may be written
+  Buffer<std::byte> memory_;
+};
+
+}  // namespace decant::inline v0::kv

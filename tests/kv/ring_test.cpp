@@ -1,0 +1,108 @@
+// tests/kv/ring_test.cpp - a ring against a list: what a window needs is held, and the rest is
+// refused.
+#include <decant/kv/ring.hpp>
+
+#include "kv/stores.hpp"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <stdexcept>
+#include <vector>
+
+namespace {
+
+using namespace decant;
+using codec::BF16;
+using codec::F32;
+using codec::Int8;
+using kv::Ring;
+using trial::append;
+using trial::holds;
+using trial::kStoreGeometry;
+
+static_assert(kv::Store<Ring<F32>> && kv::Store<Ring<Int8, BF16>>);
+
+TEST(Ring, HoldsAWindowBehindEveryTokenOfAChunkWhateverComes) {
+  std::mt19937 random(3);
+  const auto below = [&](Index n) {
+    return static_cast<Index>(random() % static_cast<unsigned>(n));
+  };
+  for (Index window : {1, 2, 15, 16, 17, 33, 100}) {
+    for (Index chunk : {1, 2, 16, 17, 40}) {
+      Ring<Int8, BF16> ring(kStoreGeometry, window, chunk);
+      std::vector<Index> ids;
+      Index next = 0;
+      for (int operation = 0; operation < 40; ++operation) {
+        if (below(4) > 0) {
+          std::vector<Index> more;
+          for (Index left = below(chunk) + 1; left > 0; --left) more.push_back(next++);
+          ring.reserve(std::ssize(more));
+          ASSERT_LE(ring.begin(), std::max<Position>(0, ring.end() - window + 1));
+          append(ring, more);
+          ids.insert(ids.end(), more.begin(), more.end());
+        } else {
+          const Position back = ring.earliest_rewind();
+          ASSERT_LE(back, ring.end());
+          if (back > 1) {
+            EXPECT_THROW(ring.rewind(back - 1), CannotRewind);
+          }
+          ring.rewind(back + below(ring.end() - back + 1));
+          ids.resize(static_cast<std::size_t>(ring.end()));
+        }
+        ASSERT_TRUE(holds(ring, ids)) << "window " << window << ", chunk " << chunk;
+      }
+    }
+  }
+}
+
+TEST(Ring, DoesNotGrow) {
+  Ring<F32> ring(kStoreGeometry, 100, 10);
+  const Index bytes = ring.bytes();
+  EXPECT_EQ(bytes, kStoreGeometry.bytes<F32>(8 * 16));  // 109 tokens touch at most 8 panels
+  std::vector<Index> ids;
+  for (Index id = 0; id < 5000; id += 10) {
+    std::vector<Index> more;
+    for (Index i = 0; i < 10; ++i) more.push_back(id + i);
+    append(ring, more);
+    ids.insert(ids.end(), more.begin(), more.end());
+  }
+  EXPECT_TRUE(holds(ring, ids));
+  EXPECT_EQ(ring.bytes(), bytes);
+  EXPECT_GT(ring.begin(), 4800);
+}
+
+TEST(Ring, SaysHowFarItGoesBack) {
+  Ring<F32> ring(kStoreGeometry, 20, 4);
+  EXPECT_EQ(ring.earliest_rewind(), 0);
+  for (Index id = 0; id < 100; ++id) append(ring, std::vector<Index>{id});
+  const Position back = ring.earliest_rewind();
+  EXPECT_EQ(back, ring.begin() + 19);
+  try {
+    ring.rewind(back - 1);
+    FAIL();
+  } catch (const CannotRewind& error) {
+    EXPECT_EQ(std::string(error.what()), sentence("kv::Ring::rewind: to ", back - 1,
+                                                  ", where a window of 20 tokens is held "
+                                                  "from ",
+                                                  back, " on"));
+  }
+  EXPECT_EQ(ring.end(), 100);
+  ring.rewind(0);  // an empty ring needs nothing
+  EXPECT_EQ(ring.begin(), 0);
+  EXPECT_EQ(ring.earliest_rewind(), 0);
+}
+
+TEST(Ring, RefusesWhatItWasNotMadeFor) {
+  EXPECT_THROW(Ring<F32>(kStoreGeometry, 0, 4), std::invalid_argument);
+  EXPECT_THROW(Ring<F32>(kStoreGeometry, 4, 0), std::invalid_argument);
+  EXPECT_THROW(Ring<F32>(kStoreGeometry, std::numeric_limits<Index>::max(), 4),
+               std::invalid_argument);
+  EXPECT_THROW(Ring<F32>({0, 1, 1, 1}, 4, 4), std::invalid_argument);
+  Ring<F32> ring(kStoreGeometry, 20, 4);
+  EXPECT_THROW(ring.reserve(5), CacheFull);
+  EXPECT_THROW(ring.reserve(-1), std::invalid_argument);
+  EXPECT_THROW(ring.rewind(1), std::invalid_argument);
+}
+
+}  // namespace

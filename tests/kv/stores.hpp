@@ -1,0 +1,86 @@
+// tests/kv/stores.hpp - rows that are known by a number, and stores that are asked for them.
+//
+// Depends on  kv/block.hpp, codec/scaled.hpp
+#pragma once
+
+#include "law/bits.hpp"
+
+#include <decant/codec/scaled.hpp>
+#include <decant/kv/block.hpp>
+
+#include <span>
+#include <vector>
+
+namespace decant::trial {
+
+inline constexpr kv::Geometry kStoreGeometry = {
+    .layers = 2, .heads = 2, .key_dim = 7, .value_dim = 18};
+
+struct StoredRow {
+  std::vector<float> key;
+  std::vector<float> value;
+  friend bool operator==(const StoredRow&, const StoredRow&) = default;
+};
+
+// The row of one layer and head of token number `id`.
+inline StoredRow row_of(Index id, Index layer, Index head) {
+  const auto seed = static_cast<std::uint64_t>(1 + (id * 8 + layer) * 8 + head);
+  return {noisy(kStoreGeometry.key_dim, 2 * seed), noisy(kStoreGeometry.value_dim, 2 * seed + 1)};
+}
+
+// What a row becomes in a store: rounded, and its scale with it.
+template <codec::Codec C>
+std::vector<float> stored(std::vector<float> numbers) {
+  const float scale = codec::scale_of<C>(numbers);
+  for (float& number : numbers) number = C::load(C::store(number * (1.0f / scale))) * scale;
+  return numbers;
+}
+
+template <class F>
+void for_heads(F&& visit) {
+  for (Index layer = 0; layer < kStoreGeometry.layers; ++layer) {
+    for (Index head = 0; head < kStoreGeometry.heads; ++head) visit(layer, head);
+  }
+}
+
+template <kv::Store S>
+void put_rows(S& store, std::span<const Index> ids) {
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    for_heads([&](Index layer, Index head) {
+      const StoredRow row = row_of(ids[i], layer, head);
+      store.put(layer, head, store.end() + static_cast<Index>(i), row.key, row.value);
+    });
+  }
+}
+
+template <kv::Store S>
+void append(S& store, std::span<const Index> ids) {
+  store.reserve(std::ssize(ids));
+  put_rows(store, ids);
+  store.publish(std::ssize(ids));
+}
+
+// Whether a store holds rows ids[begin(), end()) and nothing else.
+template <kv::Store S>
+testing::AssertionResult holds(const S& store, std::span<const Index> ids) {
+  if (store.end() != std::ssize(ids)) {
+    return testing::AssertionFailure() << store.end() << " rows, not " << ids.size();
+  }
+  bool same = true;
+  Position odd = 0;
+  for (Position at = store.begin(); at < store.end(); ++at) {
+    for_heads([&](Index layer, Index head) {
+      const StoredRow row = row_of(ids[static_cast<std::size_t>(at)], layer, head);
+      StoredRow held = row;
+      store.get(layer, head, at, held.key, held.value);
+      const bool equal = held.key == stored<typename S::Keys>(row.key) &&
+                         held.value == stored<typename S::Values>(row.value);
+      if (same && !equal) odd = at;
+      same = same && equal;
+    });
+  }
+  if (same) return testing::AssertionSuccess();
+  return testing::AssertionFailure() << "row " << odd << " is another";
+}
+
+}  // namespace decant::trial

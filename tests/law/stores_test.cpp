@@ -1,0 +1,155 @@
+// tests/law/stores_test.cpp - whatever store holds them, the same keys and values give the same
+// bits: in pages of any size, forked, rewound, and beside the sequences they share pages with.
+#include "law/models.hpp"
+
+#include <decant/codec/scaled.hpp>
+#include <decant/kv/paged.hpp>
+#include <decant/kv/ring.hpp>
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+namespace {
+
+using namespace decant;
+using trial::Rows;
+
+// Feeds tokens to a store in chunks and gives the logits of all.
+template <kv::Store S>
+Rows feed(const model::Decoder& decoder, S& store, std::span<const Token> tokens, Index chunk) {
+  model::Workspace workspace(decoder.config(), {.rows = chunk, .logit_rows = chunk});
+  model::Batch<S> batch;
+  Rows rows;
+  for (std::size_t at = 0; at < tokens.size(); at += static_cast<std::size_t>(chunk)) {
+    batch.clear();
+    batch.add(store,
+              tokens.subspan(at, std::min(static_cast<std::size_t>(chunk), tokens.size() - at)),
+              model::Logits::all);
+    decoder.step(batch, workspace);
+    for (Index i = 0; i < batch.logit_rows(); ++i) {
+      const auto logits = workspace.logits(i);
+      rows.emplace_back(logits.begin(), logits.end());
+    }
+  }
+  return rows;
+}
+
+Rows last(const Rows& rows, std::size_t count) {
+  return Rows(rows.end() - static_cast<long>(count), rows.end());
+}
+
+template <class C>
+class Stores : public testing::Test {};
+using Codecs = testing::Types<codec::F32, codec::BF16, codec::F16, codec::Int8, codec::FP8E4M3,
+                              codec::FP8E5M2>;
+TYPED_TEST_SUITE(Stores, Codecs);
+
+TYPED_TEST(Stores, GiveTheBitsOfAContiguousOneInPagesOfAnySize) {
+  const Index tokens = trial::kSlowBuild ? 150 : 1100;
+  for (const trial::Family& family : {trial::llama(), trial::windowed()}) {
+    const model::Decoder decoder = trial::decoder_of(family);
+    const auto prompt = trial::random_tokens(family.config, tokens, 3);
+    kv::Contiguous<TypeParam> contiguous(family.config.geometry(), tokens);
+    const Rows expected = feed(decoder, contiguous, prompt, 97);
+    for (Index page_tokens : {16, 32, 48, 64, 256}) {
+      kv::PagePool<TypeParam> pool(family.config.geometry(), tokens / page_tokens + 3, page_tokens);
+      kv::Paged<TypeParam> neighbour(pool);
+      feed(decoder, neighbour, std::span(prompt).first(5), 5);
+      kv::Paged<TypeParam> store(pool);
+      EXPECT_TRUE(trial::same_rows(expected, feed(decoder, store, prompt, 61)))
+          << family << ", pages of " << page_tokens;
+    }
+  }
+}
+
+TYPED_TEST(Stores, GiveTheBitsOfAnUndisturbedOneAfterForksAndRewinds) {
+  const trial::Family family = trial::normed_heads();
+  const model::Decoder decoder = trial::decoder_of(family);
+  const auto one = trial::random_tokens(family.config, 90, 4);
+  auto other = one;
+  const auto tail = trial::random_tokens(family.config, 50, 5);
+  std::copy(tail.begin(), tail.end(), other.begin() + 40);
+  kv::Contiguous<TypeParam> alone(family.config.geometry(), 90);
+  const Rows expected_one = feed(decoder, alone, one, 13);
+  alone.rewind(0);
+  const Rows expected_other = feed(decoder, alone, other, 13);
+
+  kv::PagePool<TypeParam> pool(family.config.geometry(), 9, 32);
+  kv::Paged<TypeParam> store(pool);
+  feed(decoder, store, std::span(one).first(40), 40);
+  kv::Paged<TypeParam> fork = store.fork();
+  EXPECT_EQ(pool.used_pages(), 2);
+  const Rows of_fork = feed(decoder, fork, std::span(other).subspan(40), 7);
+  EXPECT_EQ(pool.used_pages(), 2 + 2);  // a copy of the second page, and a third
+  EXPECT_TRUE(trial::same_rows(last(expected_other, 50), of_fork));
+  const Rows of_store = feed(decoder, store, std::span(one).subspan(40), 9);
+  EXPECT_TRUE(trial::same_rows(last(expected_one, 50), of_store));
+  EXPECT_EQ(pool.used_pages(), 1 + 2 + 2);
+
+  fork.rewind(40);
+  EXPECT_EQ(pool.used_pages(), 1 + 2 + 1);
+  EXPECT_TRUE(trial::same_rows(last(expected_one, 50),
+                               feed(decoder, fork, std::span(one).subspan(40), 50)));
+  fork.rewind(20);  // into a page that is shared and full
+  EXPECT_TRUE(
+      trial::same_rows(last(expected_one, 70), feed(decoder, fork, std::span(one).subspan(20), 1)));
+  EXPECT_TRUE(
+      trial::same_rows(last(expected_one, 1),
+                       (store.rewind(89), feed(decoder, store, std::span(one).subspan(89), 1))));
+}
+
+// Two layers with windows of 65 and 97, so that a ring of 97 is what both need.
+trial::Family all_windowed() {
+  trial::Family family = trial::windowed();
+  family.config.windows = {65, 97, 1};
+  return family;
+}
+
+TYPED_TEST(Stores, GiveTheBitsOfAContiguousOneInARingOfTheWindow) {
+  const trial::Family family = all_windowed();
+  const model::Decoder decoder = trial::decoder_of(family);
+  const Index tokens = trial::kSlowBuild ? 260 : 1300;
+  const auto prompt = trial::random_tokens(family.config, tokens, 6);
+  kv::Contiguous<TypeParam> contiguous(family.config.geometry(), tokens);
+  const Rows expected = feed(decoder, contiguous, prompt, 64);
+  for (Index window : {97, 98, 112, 200}) {
+    for (Index chunk : {1, 2, 15, 16, 17, 130}) {
+      kv::Ring<TypeParam> ring(family.config.geometry(), window, chunk);
+      EXPECT_TRUE(trial::same_rows(expected, feed(decoder, ring, prompt, chunk)))
+          << "window " << window << ", chunks of " << chunk;
+      EXPECT_EQ(ring.end(), tokens);
+      EXPECT_EQ(ring.bytes(),
+                kv::Ring<TypeParam>::bytes_for(family.config.geometry(), window, chunk));
+      const Position back = ring.earliest_rewind();
+      ASSERT_LT(back, tokens);
+      EXPECT_THROW(ring.rewind(back - 1), CannotRewind);
+      ring.rewind(back);
+      const auto again = std::span(prompt).subspan(static_cast<std::size_t>(back));
+      EXPECT_TRUE(
+          trial::same_rows(last(expected, again.size()), feed(decoder, ring, again, chunk)));
+      ring.rewind(0);
+      EXPECT_TRUE(trial::same_rows(Rows(expected.begin(), expected.begin() + 40),
+                                   feed(decoder, ring, std::span(prompt).first(40), chunk)));
+    }
+  }
+}
+
+TYPED_TEST(Stores, OfAWindowRefuseModelsThatLookBackFurther) {
+  const trial::Family family = trial::windowed();  // 65, 1025 and all
+  const model::Decoder decoder = trial::decoder_of(family);
+  kv::Ring<TypeParam> ring(family.config.geometry(), 1025, 8);
+  const std::vector<Token> prompt = {1, 2};
+  EXPECT_THROW(feed(decoder, ring, prompt, 2), std::invalid_argument);
+  EXPECT_EQ(ring.end(), 0);
+  const trial::Family narrow = all_windowed();
+  const model::Decoder other = trial::decoder_of(narrow);
+  kv::Ring<TypeParam> short_ring(narrow.config.geometry(), 96, 8);
+  EXPECT_THROW(feed(other, short_ring, prompt, 2), std::invalid_argument);
+  kv::Ring<TypeParam> small_chunks(narrow.config.geometry(), 97, 1);
+  EXPECT_THROW(feed(other, small_chunks, prompt, 2), CacheFull);
+  EXPECT_EQ(small_chunks.end(), 0);
+}
+
+}  // namespace
