@@ -4,6 +4,7 @@
 // step, and that both give the same bits: the logits are compared while the times are taken.
 #include <decant/decoding/generate.hpp>
 
+#include <decant/codec/scaled.hpp>
 #include <decant/core/thread_pool.hpp>
 #include <decant/kv/contiguous.hpp>
 #include <decant/model/decoder.hpp>
@@ -175,7 +176,7 @@ void cached_vs_recomputed(const Options& options) {
   const Token begin = checkpoint.begin_token.value_or(0);
   const model::Decoder decoder(std::move(checkpoint.config), std::move(checkpoint.weights));
   const auto lengths = lengths_of(options, decoder.config().max_positions);
-  const auto rows = codec::visit(
+  const auto rows = codec::visit_cache(
       options.cache_type, [&]<class C>(C) { return measure<C>(options, decoder, begin, lengths); });
   print(rows, options.csv);
   if (!options.csv) conclude(rows);

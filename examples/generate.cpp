@@ -8,11 +8,12 @@
 #include <decant/io/load_options.hpp>
 #include <decant/io/text_stream.hpp>
 #include <decant/io/tokenizer.hpp>
-#include <decant/kv/contiguous.hpp>
+#include <decant/kv/block.hpp>
 #include <decant/model/decoder.hpp>
 
 #include "support/model.hpp"
 #include "support/profile.hpp"
+#include "support/store.hpp"
 
 #include <algorithm>
 #include <iostream>
@@ -31,7 +32,7 @@ struct Options {
   std::string prompt = "ROMEO:";
   decoding::GenerateOptions generate = {.max_new_tokens = 100, .sampler = {.temperature = 0.8}};
   io::LoadOptions load;
-  codec::Type cache_type = codec::Type::f32;
+  examples::StoreOptions store;
   Index threads = examples::default_threads();
   bool stats = false;
   bool profile = false;
@@ -53,7 +54,7 @@ void declare(CLI::App& app, Options& options) {
   number("--min-p", sampler.min_p, "of those so probable beside the best (0)");
   number("--seed", sampler.seed, "which random numbers (0)");
   examples::add_load_options(app, options.load);
-  examples::add_type(app, "--cache-type", options.cache_type, "numbers of the cache (f32)");
+  examples::add_store_options(app, options.store);
   examples::add_threads(app, options.threads);
   app.add_flag("--recompute", options.generate.recompute, "no reuse; the text is the same");
   app.add_flag("--stats", options.stats, "counts and times to standard error");
@@ -93,15 +94,13 @@ void print(const decoding::Generation& generation) {
 
 // Prints prompt and continuation; the prompt waits for the first token, so that whatever fails
 // before it fails with nothing printed.
-template <codec::Codec C>
+template <kv::Store S>
 decoding::Generation stream(const Options& options, const io::Tokenizer& tokenizer,
-                            const model::Decoder& decoder, const std::vector<Token>& prompt) {
-  const Index room = decoder.config().max_positions - std::ssize(prompt);
-  const Index capacity = std::ssize(prompt) + std::min(room, options.generate.max_new_tokens);
+                            const model::Decoder& decoder, S& store, Index chunk,
+                            const std::vector<Token>& prompt) {
   ThreadPool threads(options.threads);
-  kv::Contiguous<C> store(decoder.config().geometry(), capacity);
   model::WaitingExecutor watched(threads);
-  model::Workspace workspace(decoder.config(), {.rows = std::min<Index>(capacity, 512)},
+  model::Workspace workspace(decoder.config(), {.rows = chunk},
                              options.profile ? static_cast<Executor&>(watched) : threads);
   model::Profile profile;
   if (options.profile) workspace.set_profile(&profile);
@@ -125,10 +124,14 @@ void generate(Options options) {
   const io::Tokenizer tokenizer = examples::load_tokenizer(options.model);
   const std::vector<Token> prompt = encode(options, tokenizer, checkpoint);
   options.generate.stop.end_tokens = checkpoint.end_tokens;
+  examples::set_window(options.store, checkpoint.config);
   const model::Decoder decoder(std::move(checkpoint.config), std::move(checkpoint.weights));
-  const auto generation = codec::visit(options.cache_type, [&]<class C>(C) {
-    return stream<C>(options, tokenizer, decoder, prompt);
-  });
+  const Index room = decoder.config().max_positions - std::ssize(prompt);
+  const Index capacity = std::ssize(prompt) + std::min(room, options.generate.max_new_tokens);
+  const Index chunk = std::min<Index>(capacity, 512);
+  const auto generation = examples::with_store(
+      options.store, decoder.config(), capacity, chunk,
+      [&](auto& store) { return stream(options, tokenizer, decoder, store, chunk, prompt); });
   if (generation.reason == decoding::Reason::cache_full) {
     std::cerr << "note: the text fills the " << decoder.config().max_positions
               << " positions that the model was made for\n";

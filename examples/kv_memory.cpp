@@ -4,10 +4,13 @@
 // to the byte, what a store allocates, which holds whole panels of 16 tokens.
 #include <decant/kv/geometry.hpp>
 
-#include <decant/codec/plain.hpp>
+#include <decant/codec/scaled.hpp>
+#include <decant/kv/ring.hpp>
 
 #include "support/model.hpp"
+#include "support/store.hpp"
 
+#include <algorithm>
 #include <iomanip>
 #include <iostream>
 #include <string>
@@ -21,7 +24,7 @@ using examples::grouped;
 struct Options {
   std::string model;
   Index layers = 0, kv_heads = 0, head_dim = 0;
-  codec::Type dtype = codec::Type::f32;
+  examples::StoreOptions store;
   Index tokens = 0, batch = 1, budget = 0;
 };
 
@@ -35,7 +38,8 @@ void declare(CLI::App& app, Options& options) {
   auto* layers = number("--layers", options.layers, "layers of the model");
   auto* heads = number("--kv-heads", options.kv_heads, "key and value heads of a layer");
   auto* dim = number("--head-dim", options.head_dim, "numbers of a key and of a value");
-  examples::add_type(app, "--dtype", options.dtype, "the format of a number")->required();
+  examples::add_type(app, "--dtype", options.store.type, "the format of a number")->required();
+  examples::add_store_kind(app, options.store);
   number("--tokens", options.tokens, "tokens of a sequence (what the model was made for)");
   number("--batch", options.batch, "sequences (1)");
   number("--budget", options.budget, "bytes to fill");
@@ -52,6 +56,7 @@ kv::Geometry geometry_of(Options& options) {
     return {options.layers, options.kv_heads, options.head_dim, options.head_dim};
   }
   const model::Config config = examples::read_config(options.model);
+  if (options.store.window == 0) options.store.window = config.widest_window();
   if (options.tokens == 0) options.tokens = config.max_positions;
   return config.geometry();
 }
@@ -69,18 +74,31 @@ struct Cost {
   Index numbers, panels;
 };
 struct Bill {
-  Cost token, panel, sequence, batch;
+  Cost token, granule, sequence, batch;
 };
+
+// Tokens that a store takes memory for at once.
+Index granule(const examples::StoreOptions& store) {
+  return store.kind == "paged" ? store.page_tokens : kv::kPanelTokens;
+}
+
+// What a store of the kind asked for allocates for a sequence. A ring takes one token at a time.
+template <codec::Codec C>
+Index allocated(const kv::Geometry& geometry, const examples::StoreOptions& store, Index tokens) {
+  if (store.kind == "ring") return kv::Ring<C>::bytes_for(geometry, store.window, 1);
+  return geometry.bytes<C>(round_up(tokens, granule(store)));
+}
 
 template <codec::Codec C>
 Bill bill(const kv::Geometry& geometry, const Options& options) {
+  const bool ring = options.store.kind == "ring";
   const auto cost = [&](Index tokens) {
-    return Cost{geometry.payload_bytes(tokens, codec::cell_bytes(C::kType)),
-                geometry.bytes<C>(tokens)};
+    const Index held = ring ? std::min(tokens, options.store.window) : tokens;
+    return Cost{geometry.payload_bytes<C>(held), allocated<C>(geometry, options.store, tokens)};
   };
   const Cost sequence = cost(options.tokens);
   return {.token = cost(1),
-          .panel = cost(kv::kPanelTokens),
+          .granule = cost(granule(options.store)),
           .sequence = sequence,
           .batch = {checked_product(sequence.numbers, options.batch),
                     checked_product(sequence.panels, options.batch)}};
@@ -90,7 +108,7 @@ void print_costs(const kv::Geometry& geometry, const Options& options, const Bil
   std::cout << counted(geometry.layers, "layer") << ", "
             << counted(geometry.heads, "key and value head") << ", keys of "
             << grouped(geometry.key_dim) << " and values of " << grouped(geometry.value_dim)
-            << " numbers in " << codec::name(options.dtype) << "\n\n";
+            << " numbers in " << codec::name(options.store.type) << "\n\n";
   row("", "keys and values", "allocated", "");
   row("bytes per token", grouped(bill.token.numbers), "", "");
   if (options.tokens == 0) return;
@@ -103,8 +121,10 @@ void print_costs(const kv::Geometry& geometry, const Options& options, const Bil
 void print_budget(const Options& options, const Bill& bill) {
   const Index budget = options.budget;
   std::cout << "\nA budget of " << counted(budget, "byte") << " holds\n";
-  row("tokens", grouped(budget / bill.token.numbers),
-      grouped(budget / bill.panel.panels * kv::kPanelTokens), "in one sequence");
+  if (options.store.kind != "ring") {
+    row("tokens", grouped(budget / bill.token.numbers),
+        grouped(budget / bill.granule.panels * granule(options.store)), "in one sequence");
+  }
   if (options.tokens == 0) return;
   row("sequences", grouped(budget / bill.sequence.numbers), grouped(budget / bill.sequence.panels),
       "of " + counted(options.tokens, "token"));
@@ -112,8 +132,11 @@ void print_budget(const Options& options, const Bill& bill) {
 
 void kv_memory(Options options) {
   const kv::Geometry geometry = geometry_of(options);
+  expects<examples::UsageError>(options.store.kind != "ring" || options.store.window > 0,
+                                "--store: a ring needs a window; give --window");
   const Bill costs = examples::checked("the sizes", [&] {
-    return codec::visit(options.dtype, [&]<class C>(C) { return bill<C>(geometry, options); });
+    return codec::visit_cache(options.store.type,
+                              [&]<class C>(C) { return bill<C>(geometry, options); });
   });
   print_costs(geometry, options, costs);
   if (options.budget > 0) print_budget(options, costs);

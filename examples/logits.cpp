@@ -6,10 +6,11 @@
 
 #include <decant/core/thread_pool.hpp>
 #include <decant/io/load_options.hpp>
-#include <decant/kv/contiguous.hpp>
+#include <decant/kv/block.hpp>
 
 #include "support/model.hpp"
 #include "support/new_file.hpp"
+#include "support/store.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -27,7 +28,7 @@ using namespace decant;
 struct Options {
   std::string model, tokens, out, chunks;
   io::LoadOptions load;
-  codec::Type cache_type = codec::Type::f32;
+  examples::StoreOptions store;
   Index threads = examples::default_threads();
 };
 
@@ -39,7 +40,7 @@ void declare(CLI::App& app, Options& options) {
       ->check(examples::not_empty());
   app.add_option("--chunks", options.chunks, "tokens of each step, as in \"2 1\"");
   examples::add_load_options(app, options.load);
-  examples::add_type(app, "--cache-type", options.cache_type, "numbers of the cache (f32)");
+  examples::add_store_options(app, options.store);
   examples::add_threads(app, options.threads);
 }
 
@@ -74,15 +75,14 @@ void check_numbers(std::span<const float> logits, Position position) {
                               " at position ", position, " is not finite");
 }
 
-template <codec::Codec C>
-void write(const Options& options, const model::Decoder& decoder, std::span<const Token> tokens,
-           const std::vector<Index>& chunks) {
+template <kv::Store S>
+void write(const Options& options, const model::Decoder& decoder, S& store,
+           std::span<const Token> tokens, const std::vector<Index>& chunks) {
   const Index rows = std::ranges::max(chunks);
   ThreadPool threads(options.threads);
-  kv::Contiguous<C> store(decoder.config().geometry(), std::ssize(tokens));
   model::Workspace workspace(decoder.config(), {.rows = rows, .logit_rows = rows}, threads);
   examples::NewFile file(options.out);
-  model::Batch<kv::Contiguous<C>> batch;
+  model::Batch<S> batch;
   for (Index chunk : chunks) {
     const auto first = static_cast<std::size_t>(store.end());
     batch.clear();
@@ -100,8 +100,11 @@ void logits(const Options& options) {
   io::Checkpoint checkpoint = examples::load(options.model, options.load);
   const std::vector<Token> tokens = tokens_of(options, checkpoint.config.vocabulary);
   const std::vector<Index> chunks = chunks_of(options, std::ssize(tokens));
+  examples::set_window(options.store, checkpoint.config);
   const model::Decoder decoder(std::move(checkpoint.config), std::move(checkpoint.weights));
-  codec::visit(options.cache_type, [&]<class C>(C) { write<C>(options, decoder, tokens, chunks); });
+  examples::with_store(options.store, decoder.config(), std::ssize(tokens),
+                       std::ranges::max(chunks),
+                       [&](auto& store) { write(options, decoder, store, tokens, chunks); });
   std::cout << options.out << ": " << examples::counted(std::ssize(tokens), "row") << " of "
             << examples::counted(decoder.config().vocabulary, "logit") << '\n';
 }

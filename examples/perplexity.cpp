@@ -4,6 +4,7 @@
 // when weights are loaded and when a store is made: the code between does not change.
 #include <decant/model/decoder.hpp>
 
+#include <decant/codec/scaled.hpp>
 #include <decant/core/thread_pool.hpp>
 #include <decant/io/mapped_file.hpp>
 #include <decant/io/tokenizer.hpp>
@@ -54,6 +55,9 @@ constexpr Format kFormats[] = {
     {.weights = std::nullopt},
     {.weights = std::nullopt, .cache = codec::Type::bf16},
     {.weights = std::nullopt, .cache = codec::Type::f16},
+    {.weights = std::nullopt, .cache = codec::Type::fp8_e4m3},
+    {.weights = std::nullopt, .cache = codec::Type::fp8_e5m2},
+    {.weights = std::nullopt, .cache = codec::Type::int8},
     {.weights = codec::Type::bf16},
     {.weights = codec::Type::f16},
     {.weights = codec::Type::q8_0},
@@ -129,8 +133,8 @@ void print_row(const Format& format, const model::Decoder& decoder, double perpl
   const std::string weights = format.weights ? std::string(name(*format.weights)) : "as stored";
   const bool whole = format.activations == Activations::quantised;
   std::cout << std::left << std::setw(11) << weights << std::setw(13)
-            << (whole ? "quantised" : "full") << std::setw(7) << name(format.cache) << std::right
-            << std::setw(15) << examples::grouped(model::matrix_bytes(decoder.weights()))
+            << (whole ? "quantised" : "full") << std::setw(10) << name(format.cache) << std::right
+            << std::setw(12) << examples::grouped(model::matrix_bytes(decoder.weights()))
             << std::fixed << std::setprecision(3) << std::setw(13) << perplexity
             << std::setprecision(4) << std::setw(21) << difference << std::endl;
 }
@@ -138,7 +142,7 @@ void print_row(const Format& format, const model::Decoder& decoder, double perpl
 void compare(const Options& options) {
   const std::vector<Token> tokens = tokens_of(options);
   std::cout << examples::counted(std::ssize(tokens), "token") << " in windows of " << options.window
-            << "\n\nweights    activations  cache    weight bytes   perplexity"
+            << "\n\nweights    activations  cache     weight bytes   perplexity"
             << "  largest logit error\n";
   ThreadPool threads(options.threads);
   std::vector<float> reference;
@@ -146,7 +150,7 @@ void compare(const Options& options) {
     io::Checkpoint checkpoint = examples::load(
         options.model, {.weights = format.weights, .activations = format.activations});
     const model::Decoder decoder(std::move(checkpoint.config), std::move(checkpoint.weights));
-    const std::vector<float> logits = codec::visit(format.cache, [&]<class C>(C) {
+    const std::vector<float> logits = codec::visit_cache(format.cache, [&]<class C>(C) {
       return logits_of<C>(decoder, tokens, options.window, threads);
     });
     if (reference.empty()) reference = logits;

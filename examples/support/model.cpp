@@ -34,7 +34,8 @@ void add_load_options(CLI::App& app, io::LoadOptions& options) {
   };
   const auto weights = [&options, refuse](const std::string& text) {
     options.weights = parse_type(text);
-    if (!options.weights && text != "as-stored") {
+    const bool known = options.weights && !codec::is_scaled(*options.weights);
+    if (!known && text != "as-stored") {
       refuse("--weights", text, "as-stored, f32, bf16, f16, q8_0 or q4_0");
     }
   };

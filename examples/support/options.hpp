@@ -108,11 +108,13 @@ inline CLI::Option* add_type(CLI::App& app, const std::string& option, decant::c
   const auto read = [option, &type](const std::string& text) {
     const auto parsed = parse_type(text);
     if (!parsed || decant::codec::is_block(*parsed)) {
-      throw CLI::ValidationError(option, sentence("\"", text, "\" is not f32, bf16 or f16"));
+      throw CLI::ValidationError(
+          option, sentence("\"", text, "\" is not f32, bf16, f16, fp8_e4m3, fp8_e5m2 or int8"));
     }
     type = *parsed;
   };
-  return app.add_option_function<std::string>(option, read, about)->type_name("f32|bf16|f16");
+  return app.add_option_function<std::string>(option, read, about)
+      ->type_name("f32|bf16|f16|fp8_e4m3|fp8_e5m2|int8");
 }
 
 // As many threads as the machine runs at once; the number changes the time, never a bit.

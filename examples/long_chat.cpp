@@ -1,0 +1,100 @@
+// long_chat: a conversation that outgrows the window that the model looks back.
+//
+// You learn that a store kept between turns spares a model what it has read already, that a ring
+// holds a window however long the conversation gets, and that neither changes an answer: every turn
+// is computed from nothing too, and compared.
+#include <decant/decoding/generate.hpp>
+
+#include <decant/core/thread_pool.hpp>
+#include <decant/io/tokenizer.hpp>
+#include <decant/kv/ring.hpp>
+#include <decant/model/decoder.hpp>
+
+#include "support/model.hpp"
+
+#include <algorithm>
+#include <array>
+#include <iomanip>
+#include <iostream>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace {
+
+using namespace decant;
+using Store = kv::Ring<codec::BF16>;
+
+constexpr Index kChunk = 64;  // tokens of one step
+
+constexpr std::array<const char*, 4> kLines = {
+    "\n\nROMEO:\nWhat light through yonder window breaks?\n\nJULIET:\n",
+    "\n\nROMEO:\nI take thee at thy word. Call me but love.\n\nJULIET:\n",
+    "\n\nROMEO:\nWith love's light wings did I o'er-perch these walls.\n\nJULIET:\n",
+    "\n\nROMEO:\nLady, by yonder blessed moon I swear.\n\nJULIET:\n",
+};
+
+struct Options {
+  std::string model = examples::default_model_folder();
+  Index turns = 12, window = 128, answer = 20;
+  Index threads = examples::default_threads();
+};
+
+void declare(CLI::App& app, Options& options) {
+  const auto number = [&app](const std::string& name, Index& value, const std::string& about) {
+    app.add_option(name, value, about)->check(examples::number<Index>(1, 4096))->type_name("N");
+  };
+  examples::add_model(app, options.model, "a checkpoint (the embedded one)");
+  number("--turns", options.turns, "of the conversation (12)");
+  number("--window", options.window, "tokens that the model looks back (128)");
+  number("--answer", options.answer, "tokens of an answer (20)");
+  examples::add_threads(app, options.threads);
+}
+
+void print_row(Index turn, const decoding::Statistics& kept, const decoding::Statistics& fresh,
+               Index bytes) {
+  std::cout << std::setw(4) << turn << std::setw(15) << kept.prompt_tokens << std::setw(14)
+            << kept.cached_tokens << std::setw(12) << kept.time_to_first_token * 1e3
+            << std::setw(14) << fresh.time_to_first_token * 1e3 << std::setw(14)
+            << examples::grouped(bytes) << '\n';
+}
+
+void long_chat(const Options& options) {
+  io::Checkpoint checkpoint = examples::load(options.model);
+  const io::Tokenizer tokenizer = examples::load_tokenizer(options.model);
+  checkpoint.config.windows.assign(static_cast<std::size_t>(checkpoint.config.layers),
+                                   options.window);
+  const model::Decoder decoder(std::move(checkpoint.config), std::move(checkpoint.weights));
+  const kv::Geometry geometry = decoder.config().geometry();
+  ThreadPool threads(options.threads);
+  model::Workspace workspace(decoder.config(), {.rows = kChunk}, threads);
+  Store kept(geometry, options.window, kChunk);
+  std::vector<Token> conversation;
+
+  std::cout << "turn  prompt tokens  cached tokens   kept, ms  computed, ms   cache bytes\n"
+            << std::fixed << std::setprecision(2);
+  for (Index turn = 0; turn < options.turns; ++turn) {
+    const auto line = tokenizer.encode(kLines[static_cast<std::size_t>(turn) % kLines.size()]);
+    conversation.insert(conversation.end(), line.begin(), line.end());
+    const decoding::GenerateOptions generate = {.max_new_tokens = options.answer,
+                                                .sampler = {.temperature = 0.7},
+                                                .sequence = static_cast<std::uint64_t>(turn)};
+    Store fresh(geometry, options.window, kChunk);
+    const auto computed = decoding::generate(decoder, fresh, workspace, conversation, generate);
+    const auto answer = decoding::generate(decoder, kept, workspace, conversation, generate);
+    expects<std::runtime_error>(answer.tokens == computed.tokens, "the answers of turn ", turn + 1,
+                                " differ");
+    print_row(turn + 1, answer.statistics, computed.statistics, kept.bytes());
+    conversation.insert(conversation.end(), answer.tokens.begin(), answer.tokens.end());
+  }
+  std::cout << "\nEvery answer was the same with and without what was kept.\n";
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Options options;
+  CLI::App app("Keeps a conversation that is longer than the model looks back.", "long_chat");
+  declare(app, options);
+  return examples::run(app, argc, argv, [&] { long_chat(options); });
+}

@@ -1,0 +1,83 @@
+// examples/support/store.hpp - which store an example keeps its keys and values in.
+//
+// Depends on  codec/scaled.hpp, kv/{contiguous,paged,ring}.hpp, support/options.hpp
+// Tested by   tests/examples/agreements.cmake, tests/examples/refusals.cmake
+#pragma once
+
+#include <decant/codec/scaled.hpp>
+#include <decant/kv/contiguous.hpp>
+#include <decant/kv/paged.hpp>
+#include <decant/kv/ring.hpp>
+#include <decant/model/config.hpp>
+
+#include "support/options.hpp"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace examples {
+
+struct StoreOptions {
+  std::string kind = "contiguous";
+  decant::codec::Type type = decant::codec::Type::f32;
+  Index page_tokens = 64;
+  Index window = 0;
+};
+
+// The kind of store and its sizes; the type of numbers is add_type()'s.
+inline void add_store_kind(CLI::App& app, StoreOptions& options) {
+  app.add_option("--store", options.kind, "where keys and values are kept (contiguous)")
+      ->check([](const std::string& text) {
+        const bool known = text == "contiguous" || text == "paged" || text == "ring";
+        return known ? std::string() : sentence("\"", text, "\" is not contiguous, paged or ring");
+      })
+      ->type_name("contiguous|paged|ring");
+  app.add_option("--page-size", options.page_tokens, "tokens of a page, a multiple of 16 (64)")
+      ->check([](const std::string& text) {
+        const auto tokens = parse<Index>(text);
+        const bool fits = tokens && *tokens > 0 && *tokens % decant::kv::kPanelTokens == 0;
+        return fits ? std::string() : sentence("\"", text, "\" is not a multiple of 16");
+      })
+      ->type_name("N");
+  app.add_option("--window", options.window, "tokens that a row sees, itself counted (the model's)")
+      ->check(number<Index>(1))
+      ->type_name("N");
+}
+
+inline void add_store_options(CLI::App& app, StoreOptions& options) {
+  add_store_kind(app, options);
+  add_type(app, "--cache-type", options.type, "numbers of the cache (f32)");
+}
+
+// The model with the window asked for in the place of its own.
+inline void set_window(const StoreOptions& options, decant::model::Config& config) {
+  if (options.window > 0) {
+    config.windows.assign(static_cast<std::size_t>(config.layers), options.window);
+  }
+  decant::expects<UsageError>(options.kind != "ring" || config.widest_window() > 0,
+                              "--store: a ring needs a window in every layer; give --window");
+}
+
+// f(store) with a store for a sequence of `capacity` tokens that come `chunk` at a time at most.
+template <class F>
+decltype(auto) with_store(const StoreOptions& options, const decant::model::Config& config,
+                          Index capacity, Index chunk, F&& f) {
+  using namespace decant;
+  return codec::visit_cache(options.type, [&]<class C>(C) {
+    const kv::Geometry geometry = config.geometry();
+    if (options.kind == "paged") {
+      kv::PagePool<C> pool(geometry, ceil_div(capacity, options.page_tokens), options.page_tokens);
+      kv::Paged<C> store(pool);
+      return f(store);
+    }
+    if (options.kind == "ring") {
+      kv::Ring<C> store(geometry, config.widest_window(), chunk);
+      return f(store);
+    }
+    kv::Contiguous<C> store(geometry, capacity);
+    return f(store);
+  });
+}
+
+}  // namespace examples
