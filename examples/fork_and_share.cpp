@@ -4,6 +4,8 @@
 // origin, and only what it writes itself takes new ones.
 #include <decant/decoding/generate.hpp>
 
+#include <decant/codec/plain.hpp>
+#include <decant/core/shape.hpp>
 #include <decant/core/thread_pool.hpp>
 #include <decant/io/text_stream.hpp>
 #include <decant/io/tokenizer.hpp>
@@ -12,6 +14,7 @@
 
 #include "support/model.hpp"
 
+#include <cstdint>
 #include <iostream>
 #include <string>
 #include <utility>
@@ -59,8 +62,8 @@ void fork_and_share(const Options& options) {
   const model::Decoder decoder(std::move(checkpoint.config), std::move(checkpoint.weights));
   ThreadPool threads(options.threads);
   model::Workspace workspace(decoder.config(), {.rows = 256}, threads);
-  kv::PagePool<Cell> pool(decoder.config().geometry(), pages_of_copies(options, std::ssize(prompt)),
-                          options.page_tokens);
+  const Index copies = pages_of_copies(options, std::ssize(prompt));
+  kv::PagePool<Cell> pool(decoder.config().geometry(), copies + 1, options.page_tokens);
 
   kv::Paged<Cell> origin(pool);
   generate.max_new_tokens = 0;
@@ -82,7 +85,7 @@ void fork_and_share(const Options& options) {
             << examples::counted(of_prompt * pool.page_bytes(), "byte") << "\nforks          "
             << examples::counted(pool.used_pages() * pool.page_bytes(), "byte")
             << " with the prompt\nnaive copies   "
-            << examples::counted(pool.total_pages() * pool.page_bytes(), "byte") << '\n';
+            << examples::counted(copies * pool.page_bytes(), "byte") << '\n';
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 // is computed from nothing too, and compared.
 #include <decant/decoding/generate.hpp>
 
+#include <decant/codec/plain.hpp>
 #include <decant/core/thread_pool.hpp>
 #include <decant/io/tokenizer.hpp>
 #include <decant/kv/ring.hpp>
@@ -12,10 +13,11 @@
 
 #include "support/model.hpp"
 
-#include <algorithm>
 #include <array>
+#include <cstdint>
 #include <iomanip>
 #include <iostream>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>

@@ -59,6 +59,7 @@ constexpr Format kFormats[] = {
     {.weights = std::nullopt, .cache = codec::Type::fp8_e5m2},
     {.weights = std::nullopt, .cache = codec::Type::int8},
     {.weights = codec::Type::bf16},
+    {.weights = codec::Type::bf16, .activations = Activations::quantised},
     {.weights = codec::Type::f16},
     {.weights = codec::Type::q8_0},
     {.weights = codec::Type::q8_0, .activations = Activations::quantised},
@@ -100,31 +101,35 @@ std::vector<float> logits_of(const model::Decoder& decoder, std::span<const Toke
   return logits;
 }
 
-// What the model did not expect of `token`, in nats.
-double surprise(std::span<const float> logits, Token token) {
+// -ln of the probability that the model gave `token`, in nats.
+double negative_log_likelihood(std::span<const float> logits, Token token) {
   const double largest = std::ranges::max(logits);
   double sum = 0;
   for (float logit : logits) sum += std::exp(logit - largest);
   return std::log(sum) + largest - logits[static_cast<std::size_t>(token)];
 }
 
-// e to the mean surprise at a token, of all but the first of each window.
+// e to the mean of that, over all tokens but the first of each window.
 double perplexity(std::span<const float> logits, std::span<const Token> tokens, Index window) {
   const std::size_t vocabulary = logits.size() / tokens.size();
   double sum = 0;
   Index count = 0;
   for (std::size_t at = 1; at < tokens.size(); ++at) {
     if (at % static_cast<std::size_t>(window) == 0) continue;
-    sum += surprise(logits.subspan((at - 1) * vocabulary, vocabulary), tokens[at]);
+    sum += negative_log_likelihood(logits.subspan((at - 1) * vocabulary, vocabulary), tokens[at]);
     count += 1;
   }
   return std::exp(sum / static_cast<double>(count));
 }
 
+// No number where a logit is none.
 double largest_difference(std::span<const float> a, std::span<const float> b) {
   double largest = 0;
-  for (std::size_t n = 0; n < a.size(); ++n)
-    largest = std::max<double>(largest, std::abs(a[n] - b[n]));
+  for (std::size_t n = 0; n < a.size(); ++n) {
+    const double difference = std::abs(double{a[n]} - double{b[n]});
+    if (!(difference <= largest)) largest = difference;
+    if (std::isnan(largest)) break;
+  }
   return largest;
 }
 

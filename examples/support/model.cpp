@@ -48,7 +48,7 @@ void add_load_options(CLI::App& app, io::LoadOptions& options) {
   app.add_option_function<std::string>("--weights", weights, "numbers of the weights (as-stored)")
       ->type_name("as-stored|f32|bf16|f16|q8_0|q4_0");
   app.add_option_function<std::string>("--activations", activations,
-                                       "rows beside bf16, q8_0 and q4_0 (quantised)")
+                                       "rows of products (quantised by q8_0 and q4_0, else full)")
       ->type_name("quantised|full");
 }
 

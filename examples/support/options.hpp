@@ -102,7 +102,7 @@ inline std::optional<decant::codec::Type> parse_type(std::string_view name) {
   return decant::codec::parse(name);
 }
 
-// The format of single numbers: what a cache holds.
+// A format that a cache may have.
 inline CLI::Option* add_type(CLI::App& app, const std::string& option, decant::codec::Type& type,
                              const std::string& about) {
   const auto read = [option, &type](const std::string& text) {

@@ -12,9 +12,8 @@
 
 #include "support/options.hpp"
 
+#include <cstddef>
 #include <string>
-#include <utility>
-#include <vector>
 
 namespace examples {
 
@@ -63,11 +62,12 @@ inline void set_window(const StoreOptions& options, decant::model::Config& confi
 template <class F>
 decltype(auto) with_store(const StoreOptions& options, const decant::model::Config& config,
                           Index capacity, Index chunk, F&& f) {
-  using namespace decant;
-  return codec::visit_cache(options.type, [&]<class C>(C) {
+  namespace kv = decant::kv;
+  return decant::codec::visit_cache(options.type, [&]<class C>(C) {
     const kv::Geometry geometry = config.geometry();
     if (options.kind == "paged") {
-      kv::PagePool<C> pool(geometry, ceil_div(capacity, options.page_tokens), options.page_tokens);
+      kv::PagePool<C> pool(geometry, decant::ceil_div(capacity, options.page_tokens),
+                           options.page_tokens);
       kv::Paged<C> store(pool);
       return f(store);
     }

@@ -3,10 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numeric>
-#include <random>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -98,6 +98,18 @@ TYPED_TEST(Scaled, ScalesARowByItsLargestNumber) {
        {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
     EXPECT_TRUE(std::isnan(codec::scale_of<TypeParam>(std::vector<float>{1.0f, odd, 2.0f})));
   }
+}
+
+TYPED_TEST(Scaled, TakesARowTooSmallToDivideForZeros) {
+  for (const float small : {1e-38f, 1e-40f, std::numeric_limits<float>::denorm_min()}) {
+    EXPECT_EQ(codec::scale_of<TypeParam>(std::vector<float>{small, 0.0f}), 0.0f) << small;
+  }
+  EXPECT_GT(codec::scale_of<TypeParam>(std::vector<float>{1e-30f}), 0.0f);
+}
+
+TYPED_TEST(Scaled, StoresSomethingForNoNumber) {
+  const auto cell = TypeParam::store(std::numeric_limits<float>::quiet_NaN());
+  EXPECT_FALSE(std::isinf(TypeParam::load(cell)));  // its scale is no number: so is the row
 }
 
 TEST(Scaled, LeavesOtherCodecsUnscaled) {

@@ -8,9 +8,14 @@
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
 
+#include <limits>
 #include <set>
+#include <span>
 #include <stdexcept>
+#include <string>
+#include <tuple>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -201,6 +206,30 @@ TEST(Paged, IsFullBeforeAnythingChanged) {
   EXPECT_TRUE(holds(one, ids));
 }
 
+TEST(Paged, CountsTheCopyOfASharedPageInItsCapacity) {
+  PagePool<F32> pool(kStoreGeometry, 4, 16);
+  Paged<F32> one(pool);
+  append(one, ids_from(0, 20));
+  EXPECT_EQ(one.capacity(), 64);
+  Paged<F32> two = one.fork();
+  EXPECT_EQ(two.capacity(), 48);
+  append(two, ids_from(20, 28));
+  EXPECT_EQ(two.capacity(), 48);
+  EXPECT_THROW(two.reserve(1), CacheFull);
+}
+
+TEST(Paged, RefusesPagesThatAreNotAsManyAsItsTokensTake) {
+  PagePool<F32> pool(kStoreGeometry, 4, 16);
+  Paged<F32> one(pool);
+  append(one, ids_from(0, 20));
+  EXPECT_THROW(Paged<F32>(pool, one.pages(), 33), std::invalid_argument);
+  EXPECT_THROW(Paged<F32>(pool, one.pages(), 16), std::invalid_argument);
+  EXPECT_THROW(Paged<F32>(pool, {}, -1), std::invalid_argument);
+  Paged<F32> two(pool, one.pages(), 17);
+  EXPECT_TRUE(holds(two, ids_from(0, 17)));
+  EXPECT_EQ(pool.used_pages(), 2);
+}
+
 TEST(Paged, GivesItsPagesBackWhenItGoes) {
   PagePool<F32> pool(kStoreGeometry, 4, 32);
   {
@@ -213,6 +242,8 @@ TEST(Paged, GivesItsPagesBackWhenItGoes) {
     EXPECT_EQ(pool.used_pages(), 3);
     one = std::move(moved);
     EXPECT_TRUE(holds(one, ids_from(0, 33)));
+    EXPECT_EQ(moved.end(), 0);
+    EXPECT_EQ(pool.used_pages(), 2);
   }
   EXPECT_EQ(pool.free_pages(), 4);
 }

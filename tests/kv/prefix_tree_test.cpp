@@ -9,8 +9,11 @@
 #include <rapidcheck/gtest.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <map>
+#include <span>
 #include <stdexcept>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -73,18 +76,18 @@ TYPED_TEST(Prefixes, AreReusedUpToTheLastToken) {
   const PrefixSpace space = {1, 0, 0};
   const Tokens prompt = tokens_from(0, 40);
   {
-    Paged<F32> store = tree.begin(space, prompt);
+    Paged<F32> store = tree.match(space, prompt);
     EXPECT_EQ(store.end(), 0);
     rows.complete(store, space, prompt);
-    tree.keep(space, prompt, store);
+    tree.insert(space, prompt, store);
   }
   EXPECT_EQ(tree.pages(), 2);  // the third is not full
   EXPECT_EQ(pool.cached_pages(), 2);
   for (const Index length : {1, 2, 16, 17, 32, 33, 40}) {
     const Tokens part = tokens_from(0, length);
     const Index reused = std::min(length / 16 * 16, length - 1);
-    EXPECT_EQ(tree.held(space, part), reused);
-    Paged<F32> store = tree.begin(space, part);
+    EXPECT_EQ(tree.matched(space, part), reused);
+    Paged<F32> store = tree.match(space, part);
     ASSERT_EQ(store.end(), reused);
     rows.complete(store, space, part);
     EXPECT_TRUE(holds(store, rows.of(space, part))) << length;
@@ -92,9 +95,9 @@ TYPED_TEST(Prefixes, AreReusedUpToTheLastToken) {
   EXPECT_EQ(pool.used_pages(), 0);
   Tokens other = prompt;
   other[20] = 999;
-  EXPECT_EQ(tree.held(space, other), 16);
+  EXPECT_EQ(tree.matched(space, other), 16);
   other[0] = 998;
-  EXPECT_EQ(tree.held(space, other), 0);
+  EXPECT_EQ(tree.matched(space, other), 0);
 }
 
 TYPED_TEST(Prefixes, OfOtherModelsAdaptersAndTenantsAreOthers) {
@@ -104,13 +107,13 @@ TYPED_TEST(Prefixes, OfOtherModelsAdaptersAndTenantsAreOthers) {
   const Tokens prompt = tokens_from(0, 17);
   const PrefixSpace spaces[] = {{1, 2, 3}, {9, 2, 3}, {1, 9, 3}, {1, 2, 9}, {2, 1, 3}};
   for (const PrefixSpace& space : spaces) {
-    Paged<F32> store = tree.begin(space, prompt);
+    Paged<F32> store = tree.match(space, prompt);
     EXPECT_EQ(store.end(), 0);
     rows.complete(store, space, prompt);
-    tree.keep(space, prompt, store);
+    tree.insert(space, prompt, store);
   }
   for (const PrefixSpace& space : spaces) {
-    Paged<F32> store = tree.begin(space, prompt);
+    Paged<F32> store = tree.match(space, prompt);
     EXPECT_EQ(store.end(), 16);
     rows.complete(store, space, prompt);
     EXPECT_TRUE(holds(store, rows.of(space, prompt)));
@@ -123,16 +126,16 @@ TYPED_TEST(Prefixes, ThatAreUsedLeastRecentlyGiveWay) {
   Rows rows;
   const auto keep = [&](Token first, Index count, int priority) {
     const Tokens prompt = tokens_from(first, count);
-    Paged<F32> store = tree.begin({}, prompt);
+    Paged<F32> store = tree.match({}, prompt);
     rows.complete(store, {}, prompt);
-    tree.keep({}, prompt, store, priority);
+    tree.insert({}, prompt, store, priority);
   };
-  const auto held = [&](Token first) { return tree.held({}, tokens_from(first, 49)); };
+  const auto held = [&](Token first) { return tree.matched({}, tokens_from(first, 49)); };
   keep(0, 16, 0);
   keep(100, 16, 0);
   keep(200, 16, 1);
   EXPECT_EQ(tree.pages(), 3);
-  static_cast<void>(tree.begin({}, tokens_from(0, 17)));  // used again
+  static_cast<void>(tree.match({}, tokens_from(0, 17)));  // used again
   keep(300, 16, 0);
   EXPECT_EQ(held(0), 16);
   EXPECT_EQ(held(100), 0);
@@ -154,9 +157,9 @@ TYPED_TEST(Prefixes, InUseStay) {
   PrefixTree<F32, F32, TypeParam> tree(pool);
   Rows rows;
   const Tokens prompt = tokens_from(0, 33);
-  Paged<F32> store = tree.begin({}, prompt);
+  Paged<F32> store = tree.match({}, prompt);
   rows.complete(store, {}, prompt);
-  tree.keep({}, prompt, store);
+  tree.insert({}, prompt, store);
   EXPECT_TRUE(tree.make_room(1));
   EXPECT_FALSE(tree.make_room(2));
   EXPECT_TRUE(holds(store, rows.of({}, prompt)));
@@ -164,7 +167,7 @@ TYPED_TEST(Prefixes, InUseStay) {
   store.rewind(0);
   EXPECT_TRUE(tree.make_room(3));
   EXPECT_EQ(tree.pages(), 1);  // the end of the branch went first
-  EXPECT_EQ(tree.held({}, prompt), 16);
+  EXPECT_EQ(tree.matched({}, prompt), 16);
   EXPECT_TRUE(tree.make_room(4));
   EXPECT_EQ(tree.pages(), 0);
 }
@@ -177,19 +180,43 @@ TYPED_TEST(Prefixes, OutliveTheTreeInTheSequencesThatUseThem) {
   {
     PrefixTree<F32, F32, TypeParam> tree(pool);
     rows.complete(store, {}, prompt);
-    tree.keep({}, prompt, store);
+    tree.insert({}, prompt, store);
   }
   EXPECT_TRUE(holds(store, rows.of({}, prompt)));
   store.rewind(0);
   EXPECT_EQ(pool.free_pages(), 4);
 }
 
+// One page under two names, and in two trees: it is free when the last of them lets go.
+TEST(PrefixTree, SharesPagesWithOtherSpacesAndTrees) {
+  PagePool<F32> pool(kStoreGeometry, 4, 16);
+  Rows rows;
+  const Tokens prompt = tokens_from(0, 17);
+  PrefixTree<F32> other(pool);
+  {
+    PrefixTree<F32> tree(pool);
+    Paged<F32> store(pool);
+    rows.complete(store, {}, prompt);
+    tree.insert({.tenant = 1}, prompt, store);
+    tree.insert({.tenant = 2}, prompt, store);
+    other.insert({}, prompt, store);
+    EXPECT_EQ(pool.cached_pages(), 0);
+    store.rewind(0);
+    EXPECT_EQ(pool.cached_pages(), 1);
+  }
+  EXPECT_EQ(pool.cached_pages(), 1);
+  Paged<F32> store = other.match({}, prompt);
+  const std::vector<Index> ids = rows.of({}, prompt);
+  EXPECT_TRUE(holds(store, std::span(ids).first(16)));
+  EXPECT_EQ(pool.free_pages() + pool.used_pages(), 4);
+}
+
 TEST(PrefixTree, RefusesTokensThatTheStoreDoesNotHold) {
   PagePool<F32> pool(kStoreGeometry, 4, 16);
   PrefixTree<F32> tree(pool);
   Paged<F32> store(pool);
-  EXPECT_THROW(tree.keep({}, tokens_from(0, 1), store), std::invalid_argument);
-  EXPECT_THROW(tree.begin({}, {}), std::invalid_argument);
+  EXPECT_THROW(tree.insert({}, tokens_from(0, 1), store), std::invalid_argument);
+  EXPECT_THROW(tree.match({}, {}), std::invalid_argument);
   EXPECT_THROW(PrefixTree<F32>(pool, -1), std::invalid_argument);
   EXPECT_EQ(tree.pages(), 0);
 }
@@ -212,14 +239,14 @@ RC_GTEST_PROP(PrefixTree, GivesEveryPromptItsOwnRows, ()) {
     }
     const PrefixSpace space = {.tenant = bits % 2};
     {
-      Paged<F32> store = tree.begin(space, prompt);
+      Paged<F32> store = tree.match(space, prompt);
       asked += length;
       RC_ASSERT(store.end() < length);
       const Index pages = ceil_div(length, Index{16}) + 1;
       if (tree.make_room(pages)) {
         rows.complete(store, space, prompt);
         RC_ASSERT(bool(holds(store, rows.of(space, prompt))));
-        if (what > 0) tree.keep(space, prompt, store, what % 2);
+        if (what > 0) tree.insert(space, prompt, store, what % 2);
       }
     }
     RC_ASSERT(pool.used_pages() == 0);

@@ -37,9 +37,7 @@ class Numbers {
   kernels::Matrix matrix(Index rows, Index columns, Type type) {
     const std::vector<float> numbers = next(rows * columns);
     const auto view = kernels::row_major(numbers.data(), Type::f32, rows, columns);
-    const auto activations = type == Type::bf16 ? kernels::Activations::full  // of some machines
-                                                : kernels::Activations::quantised;
-    return kernels::Matrix({&view, 1}, type, activations);
+    return kernels::Matrix({&view, 1}, type);
   }
 
  private:

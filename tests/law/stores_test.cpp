@@ -3,12 +3,17 @@
 #include "law/models.hpp"
 
 #include <decant/codec/scaled.hpp>
+#include <decant/core/thread_pool.hpp>
 #include <decant/kv/paged.hpp>
+#include <decant/kv/prefix_tree.hpp>
 #include <decant/kv/ring.hpp>
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <span>
+#include <stdexcept>
 #include <vector>
 
 namespace {
@@ -98,6 +103,42 @@ TYPED_TEST(Stores, GiveTheBitsOfAnUndisturbedOneAfterForksAndRewinds) {
   EXPECT_TRUE(
       trial::same_rows(last(expected_one, 1),
                        (store.rewind(89), feed(decoder, store, std::span(one).subspan(89), 1))));
+}
+
+// Origin, fork and a sequence of the tree in one step, on one thread and on three.
+TYPED_TEST(Stores, GiveTheBitsOfAnUndisturbedOneInOneStepWithThoseTheyShareWith) {
+  const trial::Family family = trial::llama();
+  const model::Decoder decoder = trial::decoder_of(family);
+  const auto one = trial::random_tokens(family.config, 70, 8);
+  auto other = one;
+  other.back() = (other.back() + 1) % static_cast<Token>(family.config.vocabulary);
+  const auto expected = [&](const std::vector<Token>& tokens) {
+    kv::Contiguous<TypeParam> alone(family.config.geometry(), 70);
+    return last(feed(decoder, alone, tokens, 70), 1);
+  };
+  const Rows alone_one = expected(one);
+  const Rows alone_other = expected(other);
+  for (Index count : {1, 3}) {
+    ThreadPool threads(count);
+    kv::PagePool<TypeParam> pool(family.config.geometry(), 12, 32);
+    kv::PrefixTree<TypeParam> tree(pool);
+    kv::Paged<TypeParam> origin(pool);
+    feed(decoder, origin, std::span(one).first(69), 69);
+    tree.insert({}, std::span(one).first(69), origin);
+    kv::Paged<TypeParam> fork = origin.fork();
+    kv::Paged<TypeParam> found = tree.match({}, one);
+    ASSERT_EQ(found.end(), 64);
+    model::Workspace workspace(decoder.config(), {.rows = 9, .logit_rows = 3, .sequences = 3},
+                               threads);
+    model::Batch<kv::Paged<TypeParam>> batch;
+    batch.add(origin, std::span(one).last(1));
+    batch.add(found, std::span(one).last(6));
+    batch.add(fork, std::span(other).last(1));
+    decoder.step(batch, workspace);
+    EXPECT_TRUE(trial::same_bits(alone_one[0], workspace.logits(0)));
+    EXPECT_TRUE(trial::same_bits(alone_one[0], workspace.logits(1)));
+    EXPECT_TRUE(trial::same_bits(alone_other[0], workspace.logits(2)));
+  }
 }
 
 // Two layers with windows of 65 and 97, so that a ring of 97 is what both need.

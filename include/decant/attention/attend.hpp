@@ -24,8 +24,10 @@
 #include <decant/core/types.hpp>
 #include <decant/kernels/softmax.hpp>
 #include <decant/kv/block.hpp>
+#include <decant/kv/geometry.hpp>
 
 #include <algorithm>
+#include <cstddef>
 #include <ranges>
 #include <span>
 #include <vector>
@@ -61,15 +63,15 @@ inline void gather(const float* queries, const Problem& problem, const QueryBloc
   });
 }
 
-// The smallest range that holds what every row of the block sees, of the positions held.
-template <kv::Store S, Mask M>
-Range visible_to(const QueryBlock& block, const S& store, const M& mask) {
+// The smallest range that holds what every row of the block sees.
+template <Mask M>
+Range visible_to(const QueryBlock& block, const M& mask) {
   Range all = mask.visible(block.first);
   for (Index q = block.group; q < block.count; q += block.group) {
     const Range row = mask.visible(block.first + q / block.group);
     all = {std::min(all.begin, row.begin), std::max(all.end, row.end)};
   }
-  return {std::max(all.begin, store.begin()), all.end};
+  return all;
 }
 
 inline Range segment_at(Index segment, const Range& visible) noexcept {
@@ -105,7 +107,7 @@ void finish_row(const Sequence<S>& sequence, const Problem& problem, const Query
 template <kv::Store S, Mask M, Score F>
 void attend_block(const Sequence<S>& sequence, const Problem& problem, const QueryBlock& block,
                   const M& mask, const F& transform, const Scratch::Worker& worker) {
-  const Range visible = visible_to(block, *sequence.store, mask);
+  const Range visible = visible_to(block, mask);
   gather(sequence.queries, problem, block, worker.queries);
   std::fill_n(worker.totals, block.count, kernels::SoftmaxPart{});
   const Range segments = segments_of(visible);
@@ -131,7 +133,7 @@ void attend_split(const Sequence<S>& sequence, Index index, const Problem& probl
   const auto block_of = [&](Index head) {
     return query_block(problem, geometry, index, sequence.first, head, {0, 1});
   };
-  const Range visible = visible_to(block_of(0), *sequence.store, mask);
+  const Range visible = visible_to(block_of(0), mask);
   const Index first = segments_of(visible).begin;
   const Index segments = segments_of(visible).size();
   executor.parallel_for(geometry.heads * segments, [&](Index item, Index worker_index) {
@@ -170,7 +172,10 @@ void check(const Sequence<S>& sequence, const Problem& problem, const M& mask,
   expects(scratch.fits(geometry, problem.heads, executor.threads()),
           "attention::attend: the scratch was made for other heads or fewer threads than ",
           executor.threads());
+  const Position begin = mask.visible(sequence.first).begin;
   const Position end = mask.visible(sequence.first + sequence.rows - 1).end;
+  expects(begin >= sequence.store->begin(), "attention::attend: a row that sees position ", begin,
+          " of a store that holds those from ", sequence.store->begin(), " on");
   const auto blocks = sequence.store->blocks(problem.layer, 0);
   const Position room = std::ranges::empty(blocks)
                             ? 0
@@ -186,8 +191,7 @@ bool split_pays(std::span<const Sequence<S>> sequences, const M& mask, const Scr
   if (sequences.size() != 1 || sequences[0].rows != 1 || executor.threads() == 1) return false;
   const kv::Geometry& geometry = sequences[0].store->geometry();
   const Range visible = mask.visible(sequences[0].first);
-  const Index segments =
-      segments_of({std::max(visible.begin, sequences[0].store->begin()), visible.end}).size();
+  const Index segments = segments_of(visible).size();
   return segments > 1 && geometry.heads % executor.threads() != 0 &&
          geometry.heads < 8 * executor.threads() && geometry.heads * segments <= scratch.slots();
 }
@@ -196,11 +200,12 @@ bool split_pays(std::span<const Sequence<S>> sequences, const M& mask, const Scr
 
 // Attention of every row of every sequence to the keys that `mask` lets it see.
 //
-// Precondition: the rows' keys and values have been put for every visible position from
-// store.begin() on; published or not does not matter.
+// Precondition: keys and values have been put for every visible position; published or not does
+// not matter.
 //
 // Errors   std::invalid_argument when the query heads are no multiple of a store's heads, a layer
-//          or a visible position does not exist, or the scratch was made for another problem
+//          does not exist, a store has no room for a visible position or holds it no more, or the
+//          scratch was made for another problem
 // Cost     rows * heads * visible keys * (key_dim + value_dim) multiply-adds; allocates nothing
 //          for as many sequences as the scratch was made for
 // Threads  stores are only read; scratch and out belong to the call

@@ -5,7 +5,7 @@
 // them in a run of 16 * kInterleave cells; widening is exact.
 //
 // Depends on  core/simd.hpp, core/types.hpp
-// Tested by   tests/codec/plain_test.cpp, which runs the laws on every codec
+// Tested by   tests/codec/plain_test.cpp, tests/codec/scaled_test.cpp, which run the laws
 #pragma once
 
 #include <decant/core/simd.hpp>
@@ -48,7 +48,7 @@ constexpr std::optional<Type> parse(std::string_view text) noexcept {
 // Numbers of a scaled codec are multiples of a scale that their row has, so that none is larger
 // than kLargest; those of the others are stored as they are.
 //
-// Laws     store(load(cell)) is the same cell of every number: a copied row does not drift
+// Laws     store(load(cell)) is cell for every cell that store() gives: a copied row does not drift
 //          widen<k>(cells) gives number k of every lane as load() gives it: that of lane n is
 //          cells[n * kInterleave + k]
 template <class C>

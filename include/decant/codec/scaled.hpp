@@ -132,6 +132,7 @@ struct FP8E4M3 {
   static constexpr bool kScaled = true;
   static constexpr float kLargest = 448.0f / 256.0f;
 
+  // What is no number becomes 0x7F, which loads as a number: its row's scale is none.
   static Cell store(float number) noexcept {
     const float bound = std::clamp(number, -kLargest, kLargest);
     if (std::isnan(bound)) return 0x7F;
@@ -168,7 +169,8 @@ struct FP8E4M3 {
 static_assert(Codec<Int8> && Codec<FP8E4M3> && Codec<FP8E5M2>);
 
 // What the numbers of a row are multiples of: by a scaled codec, that which makes the largest the
-// format's largest, and no number where the row has one that is none; else 1.
+// format's largest, zero where that is too small to divide by, and no number where the row has one
+// that is none; else 1.
 template <Codec C>
 float scale_of(std::span<const float> row) noexcept {
   if constexpr (C::kScaled) {
@@ -178,7 +180,9 @@ float scale_of(std::span<const float> row) noexcept {
       largest = std::max(largest, std::abs(number));
       numbers = numbers && std::isfinite(number);
     }
-    return numbers ? largest / C::kLargest : std::numeric_limits<float>::quiet_NaN();
+    if (!numbers) return std::numeric_limits<float>::quiet_NaN();
+    const float scale = largest / C::kLargest;
+    return scale < std::numeric_limits<float>::min() ? 0.0f : scale;  // 1 / scale must be finite
   } else {
     return 1.0f;
   }

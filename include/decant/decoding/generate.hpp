@@ -153,7 +153,11 @@ class Run {
       if (generated() == options_.max_new_tokens) break;
       if (std::ssize(sequence_) > room_.tokens) return room_.beyond;
       if (options_.recompute) store_.rewind(0);
-      catch_up();
+      try {
+        catch_up();
+      } catch (const CacheFull&) {  // others have taken what the pool had
+        return Reason::cache_full;
+      }
     }
     return Reason::length;
   }

@@ -16,7 +16,7 @@ namespace decant::inline v0::io {
 // `activations` says what a product does to its rows where its matrix is in bf16 or in blocks.
 struct LoadOptions {
   std::optional<codec::Type> weights = std::nullopt;
-  kernels::Activations activations = kernels::Activations::quantised;
+  std::optional<kernels::Activations> activations = std::nullopt;
 };
 
 }  // namespace decant::inline v0::io

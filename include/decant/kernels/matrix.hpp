@@ -31,10 +31,11 @@ class Matrix {
  public:
   Matrix() = default;
   explicit Matrix(const MatrixView& view) : Matrix({&view, 1}, view.type) {}
+  Matrix(std::span<const MatrixView> stacked, codec::Type stored_as)
+      : Matrix(stacked, stored_as, default_activations(stored_as)) {}
   // `activations` says what a product does to its rows. Beside bf16 they stay full on a machine
   // that has no instruction for its products.
-  Matrix(std::span<const MatrixView> stacked, codec::Type stored_as,
-         Activations activations = Activations::quantised)
+  Matrix(std::span<const MatrixView> stacked, codec::Type stored_as, Activations activations)
       : packed_(codec::visit_weights(
             stored_as,
             [&]<class Format>(Format) -> Any {

@@ -112,6 +112,12 @@ inline void read_numbers(const MatrixView& view, Index row, Index column, std::s
 // with the weights at once, bf16 beside bf16 and whole numbers beside blocks; or keeps them in f32.
 enum class Activations { quantised, full };
 
+// Those that weights of a format have unless others are asked for: quantised beside blocks, which
+// have lost more already, and full beside all else, with the same bits on every machine.
+constexpr Activations default_activations(codec::Type type) noexcept {
+  return codec::is_block(type) ? Activations::quantised : Activations::full;
+}
+
 // Shape    panels are [ceil(rows / 16)][ceil(columns / i)][16][i], i = kInterleave; what lies
 //          beyond the last row or column is zero
 // Errors   std::invalid_argument (extents, views that do not stack), std::bad_alloc

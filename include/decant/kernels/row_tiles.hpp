@@ -26,6 +26,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 
 namespace decant::inline v0::kernels {
 
@@ -51,7 +52,8 @@ void quantise(const float* from, Index count, std::int32_t zero, RowBlock<R>& to
   const Lanes low = load_first(from, std::min(count, kLanes));
   const Lanes high = count > kLanes ? load_first(from + kLanes, count - kLanes) : broadcast(0.0f);
   const float largest = reduce_max(max(abs(low), abs(high)));
-  const Lanes inverse = broadcast(largest > 0.0f ? 127.0f / largest : 0.0f);
+  const bool zero_row = largest < 127 * std::numeric_limits<float>::min();  // or 1 / scale is not
+  const Lanes inverse = broadcast(zero_row ? 0.0f : 127.0f / largest);
   const Lanes whole_low = round_product(low, inverse);
   const Lanes whole_high = round_product(high, inverse);
   const float sum = reduce_add(whole_low + whole_high);  // exact, or no number
@@ -60,7 +62,7 @@ void quantise(const float* from, Index count, std::int32_t zero, RowBlock<R>& to
   store_bytes(bytes + kLanes, whole_high);
   for (int j = 0; j < 8; ++j) std::memcpy(&to.four[j][row], bytes + 4 * j, 4);
   to.start[row] = std::isnan(sum) ? 0 : -zero * static_cast<std::int32_t>(sum);
-  to.scale[row] = std::isnan(sum) ? sum : largest / 127.0f;
+  to.scale[row] = std::isnan(sum) ? sum : zero_row ? 0.0f : largest / 127.0f;
 }
 
 }  // namespace detail

@@ -22,6 +22,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <vector>
 
 namespace decant::inline v0::kv {
@@ -69,7 +70,7 @@ class PagePool {
   Index cached_pages() const noexcept { return cached_; }
   Index used_pages() const noexcept { return pages_ - free_pages() - cached_; }
 
-  // A free page, used once from now on. The lowest that was given back last comes first.
+  // A free page, used once from now on: the one given back last, or the lowest never taken.
   //
   // Errors   CacheFull when none is free
   PageId take() {
@@ -86,18 +87,18 @@ class PagePool {
   }
   void release(PageId page) noexcept {
     if (--count(page).users > 0) return;
-    if (count(page).kept) {
+    if (count(page).keepers > 0) {
       cached_ += 1;
     } else {
       free_.push_back(page);
     }
   }
 
-  // Keeps a page that is in use from becoming free with its last user, and no longer.
-  void keep(PageId page) noexcept { count(page).kept = true; }
+  // One more keeper of a page that is in use or cached, which is then not free without a user; and
+  // one fewer.
+  void keep(PageId page) noexcept { count(page).keepers += 1; }
   void drop(PageId page) noexcept {
-    count(page).kept = false;
-    if (count(page).users > 0) return;
+    if (--count(page).keepers > 0 || count(page).users > 0) return;
     cached_ -= 1;
     free_.push_back(page);
   }
@@ -106,7 +107,9 @@ class PagePool {
   bool used(PageId page) const noexcept { return count(page).users > 0; }
 
   // Whether others than one user would see what is written there.
-  bool shared(PageId page) const noexcept { return count(page).users > 1 || count(page).kept; }
+  bool shared(PageId page) const noexcept {
+    return count(page).users > 1 || count(page).keepers > 0;
+  }
 
   // Makes `to` hold what `from` holds.
   void copy(PageId from, PageId to) noexcept {
@@ -129,12 +132,13 @@ class PagePool {
  private:
   struct Count {
     std::int32_t users = 0;
-    bool kept = false;
+    std::int32_t keepers = 0;
   };
 
   static Index checked_pages(const Geometry& geometry, Index pages, Index page_tokens) {
     check(geometry, "kv::PagePool");
-    expects(pages > 0 && pages <= Index{1} << 31, "kv::PagePool: ", pages, " pages");
+    expects(pages > 0 && pages <= std::numeric_limits<PageId>::max(), "kv::PagePool: ", pages,
+            " pages");
     expects(page_tokens > 0 && page_tokens % kPanelTokens == 0, "kv::PagePool: pages of ",
             page_tokens, " tokens, which is no multiple of ", kPanelTokens);
     static_cast<void>(bytes_for(geometry, pages, page_tokens));  // before anything is allocated

@@ -18,6 +18,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <ranges>
 #include <span>
 #include <utility>
@@ -41,25 +42,25 @@ class Paged {
   using Values = V;
 
   explicit Paged(PagePool<K, V>& pool) noexcept : pool_(&pool) {}
-  // A sequence of `end` tokens that shares the pages that hold them.
+  // A sequence of `end` tokens that shares the pages that hold them, each in use or kept.
   //
   // Errors   std::invalid_argument where that is another number of pages, std::bad_alloc
-  Paged(PagePool<K, V>& pool, std::span<const PageId> pages, Position end)
-      : pool_(&pool), pages_(pages.begin(), pages.end()), end_(end) {
-    const bool fits = end >= 0 && ceil_div(end, pool.page_tokens()) == std::ssize(pages);
-    if (!fits) pages_.clear();  // they were not retained
-    expects(fits, "kv::Paged: ", end, " tokens in ", pages.size(), " pages of ",
-            pool.page_tokens());
+  Paged(PagePool<K, V>& pool, std::span<const PageId> pages, Position end) : pool_(&pool) {
+    expects(end >= 0 && ceil_div(end, pool.page_tokens()) == std::ssize(pages), "kv::Paged: ", end,
+            " tokens in ", pages.size(), " pages of ", pool.page_tokens());
+    pages_.assign(pages.begin(), pages.end());
     for (PageId page : pages_) pool.retain(page);
+    end_ = end;
   }
   Paged(Paged&& other) noexcept
       : pool_(other.pool_), pages_(std::move(other.pages_)), end_(std::exchange(other.end_, 0)) {
     other.pages_.clear();
   }
   Paged& operator=(Paged&& other) noexcept {
-    std::swap(pool_, other.pool_);
-    std::swap(pages_, other.pages_);
-    std::swap(end_, other.end_);
+    Paged taken(std::move(other));
+    std::swap(pool_, taken.pool_);
+    std::swap(pages_, taken.pages_);
+    std::swap(end_, taken.end_);
     return *this;
   }
   ~Paged() { keep_pages(0); }
@@ -75,7 +76,9 @@ class Paged {
   Position begin() const noexcept { return 0; }
   Position end() const noexcept { return end_; }
   Index capacity() const noexcept {
-    return (std::ssize(pages_) + pool_->free_pages()) * pool_->page_tokens();
+    const Index copied = copies_last() ? 1 : 0;
+    return std::max(end_,
+                    (std::ssize(pages_) + pool_->free_pages() - copied) * pool_->page_tokens());
   }
   Index bytes() const noexcept { return std::ssize(pages_) * pool_->page_bytes(); }
   Position earliest_rewind() const noexcept { return 0; }
@@ -88,16 +91,16 @@ class Paged {
     if (tokens == 0) return;
     const Index pages = ceil_div(checked_sum(end_, tokens), pool_->page_tokens());
     const Index more = std::max<Index>(0, pages - std::ssize(pages_));
-    const Index last = end_ / pool_->page_tokens();
-    const bool copied = last < std::ssize(pages_) && pool_->shared(at(last));
+    const bool copied = copies_last();
     expects<CacheFull>(more + copied <= pool_->free_pages(), "kv::Paged: ", tokens,
                        " more tokens take ", more + copied, " pages, ", pool_->free_pages(), " of ",
                        pool_->total_pages(), " are free");
-    pages_.reserve(static_cast<std::size_t>(std::ssize(pages_) + more));
+    make_list_room(std::ssize(pages_) + more);
     if (copied) {
+      PageId& last = pages_[static_cast<std::size_t>(end_ / pool_->page_tokens())];
       const PageId own = pool_->take();
-      pool_->copy(at(last), own);
-      pool_->release(std::exchange(at(last), own));
+      pool_->copy(last, own);
+      pool_->release(std::exchange(last, own));
     }
     for (Index page = 0; page < more; ++page) pages_.push_back(pool_->take());
   }
@@ -138,26 +141,37 @@ class Paged {
 
   // A block a page.
   auto blocks(Index layer, Index head) const noexcept {
-    const auto block_of = [this, layer, head](PageId page) {
+    const auto block_of = [this, layer, head](std::int32_t page) {
       return Block{.first = Index{page} * pool_->page_tokens(),
                    .tokens = pool_->page_tokens(),
                    .panels = std::as_const(*pool_).page(at(page), layer, head),
                    .panel_bytes = pool_->layout().bytes()};
     };
-    return std::views::iota(PageId{0}, static_cast<PageId>(pages_.size())) |
+    return std::views::iota(std::int32_t{0}, static_cast<std::int32_t>(pages_.size())) |
            std::views::transform(block_of);
   }
 
   std::span<const PageId> pages() const noexcept { return pages_; }
 
  private:
-  PageId& at(Index page) noexcept { return pages_[static_cast<std::size_t>(page)]; }
   PageId at(Index page) const noexcept { return pages_[static_cast<std::size_t>(page)]; }
 
   std::byte* panel(Index layer, Index head, Position position) const noexcept {
     const Index tokens = pool_->page_tokens();
     return pool_->page(at(position / tokens), layer, head) +
            position % tokens / kPanelTokens * pool_->layout().bytes();
+  }
+
+  // Whether the next row goes into a page that others see too.
+  bool copies_last() const noexcept {
+    const Index last = end_ / pool_->page_tokens();
+    return last < std::ssize(pages_) && pool_->shared(at(last));
+  }
+
+  // Room for so many pages in the list, which grows by half at least.
+  void make_list_room(Index pages) {
+    const auto size = static_cast<std::size_t>(pages);
+    if (size > pages_.capacity()) pages_.reserve(std::max(size, pages_.capacity() * 3 / 2));
   }
 
   void keep_pages(Index count) noexcept {

@@ -64,7 +64,8 @@ struct PrefixStatistics {
 //
 // Units    max_pages: how many pages the tree keeps at most, used by sequences or not
 // Errors   std::invalid_argument, std::bad_alloc; the tree is then whole, and holds no less
-// Cost     begin and keep O(tokens) on average; an evicted page O(log nodes)
+// Cost     match and insert O(tokens) on average; an evicted page O(log nodes), and O(1) for each
+//          end of a branch that is in use
 // Threads  as its pool
 template <codec::Codec K, codec::Codec V = K, class Hash = TokenHash>
 class PrefixTree {
@@ -82,8 +83,8 @@ class PrefixTree {
 
   // A sequence that begins with what is kept of `prompt`: at most all but its last token, whose
   // logits are wanted. It counts as used now.
-  Paged<K, V> begin(const PrefixSpace& space, std::span<const Token> prompt) {
-    expects(!prompt.empty(), "kv::PrefixTree::begin: the prompt is empty");
+  Paged<K, V> match(const PrefixSpace& space, std::span<const Token> prompt) {
+    expects(!prompt.empty(), "kv::PrefixTree::match: the prompt is empty");
     std::vector<PageId> pages;
     clock_ += 1;
     walk(nodes_, space, prompt, [&](Node& node) {
@@ -101,8 +102,8 @@ class PrefixTree {
     return store;
   }
 
-  // How many tokens of `prompt` begin() would reuse.
-  Index held(const PrefixSpace& space, std::span<const Token> prompt) const {
+  // How many tokens of `prompt` match() would reuse.
+  Index matched(const PrefixSpace& space, std::span<const Token> prompt) const {
     Index pages = 0;
     walk(nodes_, space, prompt, [&](const Node&) { pages += 1; });
     return std::max<Index>(0, std::min(pages * pool_->page_tokens(), std::ssize(prompt) - 1));
@@ -113,9 +114,9 @@ class PrefixTree {
   // lowest and least recently used first; where none does, only a beginning is kept.
   //
   // Errors   std::invalid_argument when the store holds another number of tokens
-  void keep(const PrefixSpace& space, std::span<const Token> tokens, const Paged<K, V>& store,
-            int priority = 0) {
-    expects(std::ssize(tokens) == store.end(), "kv::PrefixTree::keep: ", tokens.size(),
+  void insert(const PrefixSpace& space, std::span<const Token> tokens, const Paged<K, V>& store,
+              int priority = 0) {
+    expects(std::ssize(tokens) == store.end(), "kv::PrefixTree::insert: ", tokens.size(),
             " tokens, the store holds ", store.end());
     const Index page = pool_->page_tokens();
     clock_ += 1;
@@ -235,14 +236,17 @@ class PrefixTree {
     return false;
   }
 
-  void remove(Node& leaf) {
+  // The parent takes the leaf's place where it becomes one, in the leaf's own memory.
+  void remove(Node& leaf) noexcept {
     Node* parent = leaf.parent;
-    leaves_.erase(&leaf);
+    auto place = leaves_.extract(&leaf);
     pool_->drop(leaf.page);
     const auto [first, last] = nodes_.equal_range(leaf.hash);
     nodes_.erase(
         std::find_if(first, last, [&](const auto& entry) { return &entry.second == &leaf; }));
-    if (parent != nullptr && --parent->children == 0) leaves_.insert(parent);
+    if (parent == nullptr || --parent->children > 0) return;
+    place.value() = parent;
+    leaves_.insert(std::move(place));
   }
 
   PagePool<K, V>* pool_;

@@ -20,6 +20,7 @@
 #include <decant/model/weights_check.hpp>
 #include <decant/model/workspace.hpp>
 
+#include <cstddef>
 #include <span>
 #include <string>
 #include <utility>
@@ -28,8 +29,10 @@ namespace decant::inline v0::model {
 
 // Errors   std::invalid_argument when configuration and weights do not fit each other
 // Cost     a step of r rows over n keys: r * (parameters + layers * heads * n * (key_dim +
-//          value_dim)) multiply-adds; allocates nothing
-// Threads  const: many threads may step at once, each with its own batch, stores and workspace
+//          value_dim)) multiply-adds; allocates nothing, but for a longer list of pages now and
+//          then
+// Threads  const: many threads may step at once, each with its own batch, workspace and stores, and
+//          with pools of their own where stores share one
 class Decoder {
  public:
   Decoder(Config config, Weights weights)
@@ -42,8 +45,10 @@ class Decoder {
   const Weights& weights() const noexcept { return weights_; }
 
   // Appends the batch's tokens to its stores; workspace.logits(i) then holds the rows wanted. All
-  // or nothing: after an exception every store is as it was. Positions beyond max_positions, where
-  // they are turned and not learned, are computed; what the model makes of them is its own affair.
+  // or nothing: after an exception every store holds what it held, but that a ring may have let go
+  // of what lies beyond its window, and a paged store copied a page. Positions beyond
+  // max_positions, where they are turned and not learned, are computed; what the model makes of
+  // them is its own affair.
   //
   // Errors   std::invalid_argument (a token outside the vocabulary, more rows than the workspace
   //          has, a store or workspace made for another model, a position beyond learned ones),
