@@ -218,6 +218,17 @@ TEST(Paged, CountsTheCopyOfASharedPageInItsCapacity) {
   EXPECT_THROW(two.reserve(1), CacheFull);
 }
 
+TEST(Paged, IsFullWhereOnlyTheCopyDoesNotFit) {
+  PagePool<F32> pool(kStoreGeometry, 3, 16);
+  Paged<F32> one(pool);
+  append(one, ids_from(0, 20));
+  Paged<F32> two = one.fork();
+  EXPECT_THROW(two.reserve(20), CacheFull);  // a page more, and a copy; one is free
+  EXPECT_EQ(two.pages().size(), 2u);
+  EXPECT_EQ(pool.used_pages(), 2);
+  EXPECT_TRUE(holds(two, ids_from(0, 20)));
+}
+
 TEST(Paged, RefusesPagesThatAreNotAsManyAsItsTokensTake) {
   PagePool<F32> pool(kStoreGeometry, 4, 16);
   Paged<F32> one(pool);
@@ -225,6 +236,9 @@ TEST(Paged, RefusesPagesThatAreNotAsManyAsItsTokensTake) {
   EXPECT_THROW(Paged<F32>(pool, one.pages(), 33), std::invalid_argument);
   EXPECT_THROW(Paged<F32>(pool, one.pages(), 16), std::invalid_argument);
   EXPECT_THROW(Paged<F32>(pool, {}, -1), std::invalid_argument);
+  for (const kv::PageId free : {3, 4, -1}) {
+    EXPECT_THROW(Paged<F32>(pool, std::vector<kv::PageId>{free}, 5), std::invalid_argument);
+  }
   Paged<F32> two(pool, one.pages(), 17);
   EXPECT_TRUE(holds(two, ids_from(0, 17)));
   EXPECT_EQ(pool.used_pages(), 2);

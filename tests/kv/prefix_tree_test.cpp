@@ -211,12 +211,48 @@ TEST(PrefixTree, SharesPagesWithOtherSpacesAndTrees) {
   EXPECT_EQ(pool.free_pages() + pool.used_pages(), 4);
 }
 
+TEST(PrefixTree, SparesWhatItIsAboutToGrowOn) {
+  PagePool<F32> pool(kStoreGeometry, 6, 16);
+  PrefixTree<F32> tree(pool, 1);
+  Rows rows;
+  {
+    Paged<F32> store(pool);
+    rows.complete(store, {}, tokens_from(0, 16));
+    tree.insert({}, tokens_from(0, 16), store);
+  }
+  Paged<F32> store(pool);  // the same beginning, computed apart
+  rows.complete(store, {}, tokens_from(0, 48));
+  tree.insert({}, tokens_from(0, 48), store);
+  EXPECT_EQ(tree.pages(), 1);
+  EXPECT_EQ(tree.matched({}, tokens_from(0, 48)), 16);
+  EXPECT_EQ(pool.used_pages(), 3);
+  EXPECT_EQ(pool.cached_pages(), 1);
+}
+
+TEST(PrefixTree, GivesUpNothingForRoomThatCannotBeMade) {
+  PagePool<F32> pool(kStoreGeometry, 4, 16);
+  PrefixTree<F32> tree(pool);
+  Rows rows;
+  Paged<F32> used(pool);
+  rows.complete(used, {}, tokens_from(50, 3));
+  {
+    Paged<F32> store(pool);
+    rows.complete(store, {}, tokens_from(0, 16));
+    tree.insert({}, tokens_from(0, 16), store);
+  }
+  EXPECT_FALSE(tree.make_room(4));
+  EXPECT_EQ(tree.pages(), 1);
+  EXPECT_TRUE(tree.make_room(3));
+}
+
 TEST(PrefixTree, RefusesTokensThatTheStoreDoesNotHold) {
   PagePool<F32> pool(kStoreGeometry, 4, 16);
   PrefixTree<F32> tree(pool);
   Paged<F32> store(pool);
   EXPECT_THROW(tree.insert({}, tokens_from(0, 1), store), std::invalid_argument);
   EXPECT_THROW(tree.match({}, {}), std::invalid_argument);
+  PagePool<F32> another(kStoreGeometry, 4, 16);
+  EXPECT_THROW(tree.insert({}, {}, Paged<F32>(another)), std::invalid_argument);
   EXPECT_THROW(PrefixTree<F32>(pool, -1), std::invalid_argument);
   EXPECT_EQ(tree.pages(), 0);
 }

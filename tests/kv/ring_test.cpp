@@ -6,8 +6,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <limits>
 #include <random>
 #include <stdexcept>
+#include <string>
 #include <vector>
 
 namespace {
@@ -70,6 +73,44 @@ TEST(Ring, DoesNotGrow) {
   EXPECT_TRUE(holds(ring, ids));
   EXPECT_EQ(ring.bytes(), bytes);
   EXPECT_GT(ring.begin(), 4800);
+}
+
+TEST(Ring, TakesAsFewPanelsAsAWindowAndAChunkCanTouch) {
+  const Index panel = kStoreGeometry.bytes<F32>(16);
+  EXPECT_EQ(Ring<F32>::bytes_for(kStoreGeometry, 100, 14), 8 * panel);
+  EXPECT_EQ(Ring<F32>::bytes_for(kStoreGeometry, 100, 15), 9 * panel);
+  EXPECT_EQ(Ring<F32>::bytes_for(kStoreGeometry, 1, 1), 1 * panel);
+}
+
+// Blocks ascend, cover what is held, and are where get() reads.
+TEST(Ring, HandsOutWhatItHoldsInAtMostTwoBlocks) {
+  Ring<F32> ring(kStoreGeometry, 40, 7);
+  const kv::PanelLayout<F32> layout(kStoreGeometry);
+  for (Index id = 0; id < 400; ++id) {
+    append(ring, std::vector<Index>{id});
+    if (id % 29 == 28) {
+      ring.reserve(7);
+      ring.rewind(ring.end() - 2);  // what was reserved is none of it
+    }
+    const auto blocks = ring.blocks(1, 1);
+    ASSERT_LE(blocks.size(), 2u);
+    Position at = blocks.begin()->first;
+    ASSERT_LE(at, ring.begin());
+    for (const kv::Block& block : blocks) {
+      ASSERT_EQ(block.first, at);
+      ASSERT_GT(block.tokens, 0);
+      for (; at < block.first + block.tokens; ++at) {
+        if (at < ring.begin() || at >= ring.end()) continue;
+        std::vector<float> key(7), value(18), seen_key(7), seen_value(18);
+        ring.get(1, 1, at, key, value);
+        layout.get(block.panel(at), at % 16, seen_key, seen_value);
+        ASSERT_EQ(key, seen_key);
+        ASSERT_EQ(value, seen_value);
+      }
+    }
+    ASSERT_GE(at, ring.end());
+    ASSERT_LT(at, ring.end() + 16);
+  }
 }
 
 TEST(Ring, SaysHowFarItGoesBack) {

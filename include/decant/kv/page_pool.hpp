@@ -103,7 +103,10 @@ class PagePool {
     free_.push_back(page);
   }
 
-  // Whether a sequence uses it.
+  // Whether there is such a page, in use or cached; and whether a sequence uses it.
+  bool held(PageId page) const noexcept {
+    return page >= 0 && page < pages_ && (count(page).users > 0 || count(page).keepers > 0);
+  }
   bool used(PageId page) const noexcept { return count(page).users > 0; }
 
   // Whether others than one user would see what is written there.

@@ -44,10 +44,12 @@ class Paged {
   explicit Paged(PagePool<K, V>& pool) noexcept : pool_(&pool) {}
   // A sequence of `end` tokens that shares the pages that hold them, each in use or kept.
   //
-  // Errors   std::invalid_argument where that is another number of pages, std::bad_alloc
+  // Errors   std::invalid_argument where that is another number of pages, or one is free;
+  //          std::bad_alloc
   Paged(PagePool<K, V>& pool, std::span<const PageId> pages, Position end) : pool_(&pool) {
     expects(end >= 0 && ceil_div(end, pool.page_tokens()) == std::ssize(pages), "kv::Paged: ", end,
             " tokens in ", pages.size(), " pages of ", pool.page_tokens());
+    for (PageId page : pages) expects(pool.held(page), "kv::Paged: page ", page, " holds nothing");
     pages_.assign(pages.begin(), pages.end());
     for (PageId page : pages_) pool.retain(page);
     end_ = end;
@@ -152,6 +154,7 @@ class Paged {
   }
 
   std::span<const PageId> pages() const noexcept { return pages_; }
+  const PagePool<K, V>& pool() const noexcept { return *pool_; }
 
  private:
   PageId at(Index page) const noexcept { return pages_[static_cast<std::size_t>(page)]; }

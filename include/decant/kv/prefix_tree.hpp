@@ -82,7 +82,8 @@ class PrefixTree {
   }
 
   // A sequence that begins with what is kept of `prompt`: at most all but its last token, whose
-  // logits are wanted. It counts as used now.
+  // logits are wanted. It counts as used now. Where that ends within a page, its first row takes a
+  // free page, for a copy.
   Paged<K, V> match(const PrefixSpace& space, std::span<const Token> prompt) {
     expects(!prompt.empty(), "kv::PrefixTree::match: the prompt is empty");
     std::vector<PageId> pages;
@@ -113,23 +114,27 @@ class PrefixTree {
   // already stays as it is. Where room is short, unused pages of no higher priority give way, the
   // lowest and least recently used first; where none does, only a beginning is kept.
   //
-  // Errors   std::invalid_argument when the store holds another number of tokens
+  // Errors   std::invalid_argument when the store holds another number of tokens, or is another
+  //          pool's
   void insert(const PrefixSpace& space, std::span<const Token> tokens, const Paged<K, V>& store,
               int priority = 0) {
+    expects(&store.pool() == pool_, "kv::PrefixTree::insert: a sequence of another pool");
     expects(std::ssize(tokens) == store.end(), "kv::PrefixTree::insert: ", tokens.size(),
             " tokens, the store holds ", store.end());
     const Index page = pool_->page_tokens();
     clock_ += 1;
     Node* parent = walk(nodes_, space, tokens, [&](Node& node) { touch(node); });
     for (Index at = depth(parent); at < std::ssize(tokens) / page; ++at) {
-      if (std::ssize(nodes_) >= max_pages_ && !evict_one(parent, priority)) return;
       parent = &add(space, parent, part(tokens, at), store.pages()[static_cast<std::size_t>(at)],
                     priority);
+      if (std::ssize(nodes_) > max_pages_ && !evict_one(parent, priority)) return remove(*parent);
     }
   }
 
-  // Gives up unused pages until `count` are free in the pool; says whether they are.
+  // Gives up unused pages until `count` are free in the pool, or none where they cannot be; says
+  // whether they are.
   bool make_room(Index count) {
+    if (count > pool_->total_pages() - pool_->used_pages()) return false;
     while (pool_->free_pages() < count) {
       if (!evict_one(nullptr, std::numeric_limits<int>::max())) return false;
     }
