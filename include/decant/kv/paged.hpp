@@ -17,9 +17,9 @@
 #include <decant/kv/page_pool.hpp>
 
 #include <algorithm>
+#include <compare>
 #include <cstddef>
-#include <cstdint>
-#include <ranges>
+#include <iterator>
 #include <span>
 #include <utility>
 #include <vector>
@@ -141,17 +141,68 @@ class Paged {
     end_ = new_end;
   }
 
-  // A block a page.
-  auto blocks(Index layer, Index head) const noexcept {
-    const auto block_of = [this, layer, head](std::int32_t page) {
-      return Block{.first = Index{page} * pool_->page_tokens(),
-                   .tokens = pool_->page_tokens(),
-                   .panels = std::as_const(*pool_).page(at(page), layer, head),
-                   .panel_bytes = pool_->layout().bytes()};
+  // A block a page, made when it is looked at.
+  class Blocks {
+   public:
+    class Iterator {
+     public:
+      using iterator_concept = std::random_access_iterator_tag;
+      using iterator_category = std::input_iterator_tag;  // gives values
+      using value_type = Block;
+      using difference_type = Index;
+
+      Iterator() = default;
+      Iterator(const Blocks* of, Index at) noexcept : of_(of), at_(at) {}
+
+      Block operator*() const noexcept { return of_->block(at_); }
+      Block operator[](Index n) const noexcept { return of_->block(at_ + n); }
+      Iterator& operator+=(Index n) noexcept {
+        at_ += n;
+        return *this;
+      }
+      Iterator& operator-=(Index n) noexcept { return *this += -n; }
+      Iterator& operator++() noexcept { return *this += 1; }
+      Iterator& operator--() noexcept { return *this -= 1; }
+      Iterator operator++(int) noexcept { return std::exchange(*this, *this + 1); }
+      Iterator operator--(int) noexcept { return std::exchange(*this, *this - 1); }
+
+      friend Iterator operator+(Iterator at, Index n) noexcept { return at += n; }
+      friend Iterator operator+(Index n, Iterator at) noexcept { return at += n; }
+      friend Iterator operator-(Iterator at, Index n) noexcept { return at -= n; }
+      friend Index operator-(const Iterator& a, const Iterator& b) noexcept {
+        return a.at_ - b.at_;
+      }
+      friend bool operator==(const Iterator& a, const Iterator& b) noexcept {
+        return a.at_ == b.at_;
+      }
+      friend auto operator<=>(const Iterator& a, const Iterator& b) noexcept {
+        return a.at_ <=> b.at_;
+      }
+
+     private:
+      const Blocks* of_ = nullptr;
+      Index at_ = 0;
     };
-    return std::views::iota(std::int32_t{0}, static_cast<std::int32_t>(pages_.size())) |
-           std::views::transform(block_of);
-  }
+
+    Blocks(const Paged& store, Index layer, Index head) noexcept
+        : store_(&store), layer_(layer), head_(head) {}
+
+    Iterator begin() const noexcept { return {this, 0}; }
+    Iterator end() const noexcept { return {this, std::ssize(store_->pages_)}; }
+
+   private:
+    Block block(Index at) const noexcept {
+      const PagePool<K, V>& pool = *store_->pool_;
+      return {.first = at * pool.page_tokens(),
+              .tokens = pool.page_tokens(),
+              .panels = pool.page(store_->pages_[static_cast<std::size_t>(at)], layer_, head_),
+              .panel_bytes = pool.layout().bytes()};
+    }
+
+    const Paged* store_;
+    Index layer_, head_;
+  };
+  Blocks blocks(Index layer, Index head) const noexcept { return {*this, layer, head}; }
 
   std::span<const PageId> pages() const noexcept { return pages_; }
   const PagePool<K, V>& pool() const noexcept { return *pool_; }
