@@ -36,6 +36,7 @@ set(DECANT_HEADERS
   include/decant/kv/prefix_tree.hpp
   include/decant/kv/ring.hpp
   include/decant/attention/attend.hpp
+  include/decant/attention/key_tile.hpp
   include/decant/attention/mask.hpp
   include/decant/attention/problem.hpp
   include/decant/attention/rope.hpp

@@ -151,15 +151,19 @@ void compare(const Options& options) {
             << "  largest logit error\n";
   ThreadPool threads(options.threads);
   std::vector<float> reference;
+  std::optional<model::Decoder> decoder;
   for (const Format& format : kFormats) {
-    io::Checkpoint checkpoint = examples::load(
-        options.model, {.weights = format.weights, .activations = format.activations});
-    const model::Decoder decoder(std::move(checkpoint.config), std::move(checkpoint.weights));
+    if (!decoder || format.weights) {  // the formats of caches come first, and share one model
+      decoder.reset();                 // before the next takes its memory
+      io::Checkpoint checkpoint = examples::load(
+          options.model, {.weights = format.weights, .activations = format.activations});
+      decoder.emplace(std::move(checkpoint.config), std::move(checkpoint.weights));
+    }
     const std::vector<float> logits = codec::visit_cache(format.cache, [&]<class C>(C) {
-      return logits_of<C>(decoder, tokens, options.window, threads);
+      return logits_of<C>(*decoder, tokens, options.window, threads);
     });
     if (reference.empty()) reference = logits;
-    print_row(format, decoder, perplexity(logits, tokens, options.window),
+    print_row(format, *decoder, perplexity(logits, tokens, options.window),
               largest_difference(logits, reference));
   }
 }

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <decant/attention/attend.hpp>
+#include <decant/attention/key_tile.hpp>
 #include <decant/attention/mask.hpp>
 #include <decant/attention/problem.hpp>
 #include <decant/attention/rope.hpp>

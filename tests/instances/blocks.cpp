@@ -1,5 +1,4 @@
-// The instances of weights in blocks; those of the other types stand elsewhere.
-#define DECANT_INSTANCE_OF
+// The instances of weights in blocks.
 #include "instances.hpp"
 
 DECANT_BLOCK_INSTANCES(template, codec::Q8_0)

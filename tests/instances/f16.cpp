@@ -1,9 +1,4 @@
-// The instances of f16; those of the other types stand elsewhere.
-#define DECANT_INSTANCE_OF
+// The instances of f16.
 #include "instances.hpp"
 
-DECANT_BLOCK_INSTANCES(extern template, codec::Q8_0)
-DECANT_BLOCK_INSTANCES(extern template, codec::Q4_0)
-DECANT_INSTANCES(extern template, codec::F32)
-DECANT_INSTANCES(extern template, codec::BF16)
 DECANT_INSTANCES(template, codec::F16)

@@ -43,7 +43,6 @@
                                  kernels::RowTiles&, Executor&);                               \
   }
 
-#ifndef DECANT_INSTANCE_OF
 DECANT_BLOCK_INSTANCES(extern template, codec::Q8_0)
 DECANT_BLOCK_INSTANCES(extern template, codec::Q4_0)
 DECANT_INSTANCES(extern template, codec::F32)
@@ -52,4 +51,3 @@ DECANT_INSTANCES(extern template, codec::F16)
 DECANT_CACHE_INSTANCES(extern template, codec::Int8)
 DECANT_CACHE_INSTANCES(extern template, codec::FP8E4M3)
 DECANT_CACHE_INSTANCES(extern template, codec::FP8E5M2)
-#endif

@@ -1,18 +1,19 @@
 // tests/kv/contiguous_test.cpp - a contiguous store against a list of rows that never forgets.
 #include <decant/kv/contiguous.hpp>
 
-#include "law/bits.hpp"
+#include "kv/stores.hpp"
 
 #include <decant/codec/plain.hpp>
 
 #include <gtest/gtest.h>
 
-#include <cmath>
-#include <map>
+#include <cstddef>
+#include <limits>
 #include <random>
+#include <span>
 #include <stdexcept>
-#include <tuple>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -23,6 +24,7 @@ using codec::F16;
 using codec::F32;
 using kv::Contiguous;
 using kv::Geometry;
+using trial::StoredRow;
 
 static_assert(kv::Store<Contiguous<F32>> && kv::Store<Contiguous<BF16>> &&
               kv::Store<Contiguous<F16>>);
@@ -36,61 +38,34 @@ class ContiguousStore : public testing::Test {};
 using Codecs = testing::Types<F32, BF16, F16>;
 TYPED_TEST_SUITE(ContiguousStore, Codecs);
 
-constexpr Geometry kGeometry = {.layers = 2, .heads = 3, .key_dim = 7, .value_dim = 18};
-
-struct Row {
-  std::vector<float> key;
-  std::vector<float> value;
-};
+constexpr Geometry kGeometry = trial::kStoreGeometry;
 
 template <class C>
-std::vector<float> stored(std::vector<float> numbers) {
-  for (float& number : numbers) number = C::load(C::store(number));
-  return numbers;
-}
-
-template <class C>
-Row row_of(const Contiguous<C>& store, Index layer, Index head, Position at) {
-  Row row{std::vector<float>(static_cast<std::size_t>(store.geometry().key_dim)),
-          std::vector<float>(static_cast<std::size_t>(store.geometry().value_dim))};
+StoredRow held_row(const Contiguous<C>& store, Index layer, Index head, Position at) {
+  StoredRow row = trial::row_of(0, layer, head);  // of the right sizes
   store.get(layer, head, at, row.key, row.value);
   return row;
 }
 
-// Rows by (layer, head, position), as they went in.
+// The rows of a store, by number, as they went in.
 template <class C>
 class Twin {
  public:
   void append(Contiguous<C>& store, Index count) {
-    store.reserve(count);
-    for (Index i = 0; i < count; ++i) {
-      for (Index layer = 0; layer < kGeometry.layers; ++layer) {
-        for (Index head = 0; head < kGeometry.heads; ++head) {
-          Row row = {trial::noisy(kGeometry.key_dim, seed_++), trial::noisy(18, seed_++)};
-          store.put(layer, head, store.end() + i, row.key, row.value);
-          rows_[{layer, head, store.end() + i}] = row;
-        }
-      }
-    }
-    store.publish(count);
+    ids_.resize(static_cast<std::size_t>(store.end()));
+    for (Index i = 0; i < count; ++i) ids_.push_back(next_++);
+    trial::append(store, std::span(ids_).last(static_cast<std::size_t>(count)));
   }
 
   void expect_equal(const Contiguous<C>& store) const {
-    for (Position at = 0; at < store.end(); ++at) {
-      for (Index layer = 0; layer < kGeometry.layers; ++layer) {
-        for (Index head = 0; head < kGeometry.heads; ++head) {
-          const Row& expected = rows_.at({layer, head, at});
-          const Row row = row_of(store, layer, head, at);
-          ASSERT_EQ(row.key, stored<C>(expected.key)) << at;
-          ASSERT_EQ(row.value, stored<C>(expected.value)) << at;
-        }
-      }
-    }
+    const auto end = static_cast<std::size_t>(store.end());
+    ASSERT_LE(end, ids_.size());
+    EXPECT_TRUE(trial::holds(store, std::span(ids_).first(end)));
   }
 
  private:
-  std::map<std::tuple<Index, Index, Position>, Row> rows_;
-  std::uint64_t seed_ = 1;
+  std::vector<Index> ids_;
+  Index next_ = 0;
 };
 
 TYPED_TEST(ContiguousStore, HoldsWhatAListHoldsUnderAnyOperations) {
@@ -136,7 +111,7 @@ TYPED_TEST(ContiguousStore, HandsOutPanelsInTheLayoutOfItsGeometry) {
       EXPECT_EQ(blocks[0].tokens, 48);
       const kv::PanelLayout<C> layout(kGeometry);
       for (Position at = 0; at < 40; ++at) {
-        const Row row = row_of(store, layer, head, at);
+        const StoredRow row = held_row(store, layer, head, at);
         const Index token = at % 16;
         const std::byte* panel = blocks[0].panel(at);
         for (Index k = 0; k < kGeometry.key_dim; ++k) {
@@ -154,16 +129,16 @@ TYPED_TEST(ContiguousStore, HandsOutPanelsInTheLayoutOfItsGeometry) {
 
 TYPED_TEST(ContiguousStore, CountsRowsOnlyOncePublished) {
   Contiguous<TypeParam> store(kGeometry, 20);
-  const Row row = {trial::noisy(7, 1), trial::noisy(18, 2)};
+  const StoredRow row = trial::row_of(1, 0, 0);
   store.reserve(2);
   store.put(0, 0, 0, row.key, row.value);
   store.put(0, 0, 1, row.key, row.value);
   EXPECT_EQ(store.end(), 0);
-  EXPECT_THROW(row_of(store, 0, 0, 0), std::invalid_argument);
+  EXPECT_THROW(held_row(store, 0, 0, 0), std::invalid_argument);
   store.publish(1);
-  EXPECT_EQ(row_of(store, 0, 0, 0).key, stored<TypeParam>(row.key));
-  EXPECT_THROW(row_of(store, 0, 0, 1), std::invalid_argument);
-  EXPECT_THROW(row_of(store, 0, 0, -1), std::invalid_argument);
+  EXPECT_EQ(held_row(store, 0, 0, 0).key, trial::stored<TypeParam>(row.key));
+  EXPECT_THROW(held_row(store, 0, 0, 1), std::invalid_argument);
+  EXPECT_THROW(held_row(store, 0, 0, -1), std::invalid_argument);
 }
 
 TYPED_TEST(ContiguousStore, ChangesNothingWhenFull) {

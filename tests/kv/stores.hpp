@@ -14,7 +14,7 @@
 namespace decant::trial {
 
 inline constexpr kv::Geometry kStoreGeometry = {
-    .layers = 2, .heads = 2, .key_dim = 7, .value_dim = 18};
+    .layers = 2, .heads = 3, .key_dim = 7, .value_dim = 18};
 
 struct StoredRow {
   std::vector<float> key;

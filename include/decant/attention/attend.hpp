@@ -159,8 +159,6 @@ void attend_split(const Sequence<S>& sequence, Index index, const Problem& probl
   }
 }
 
-inline Position room_of(const kv::Block& last) noexcept { return last.first + last.tokens; }
-
 template <kv::Store S, Mask M>
 void check(const Sequence<S>& sequence, const Problem& problem, const M& mask,
            const Scratch& scratch, const Executor& executor) {
@@ -179,7 +177,7 @@ void check(const Sequence<S>& sequence, const Problem& problem, const M& mask,
   const auto blocks = sequence.store->blocks(problem.layer, 0);
   const Position room = std::ranges::empty(blocks)
                             ? 0
-                            : std::min(room_of(*(blocks.end() - 1)), sequence.store->capacity());
+                            : std::min((*(blocks.end() - 1)).end(), sequence.store->capacity());
   expects(end <= room, "attention::attend: a row that sees position ", end - 1,
           " of a store with room for ", room, " tokens");
 }

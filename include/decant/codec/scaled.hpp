@@ -42,15 +42,26 @@ DECANT_ALWAYS_INLINE Lanes widen_halves(F&& bits_of) noexcept {
   return F16::widen<0>(halves);
 }
 
-// The bits of the half nearest to `number`, ties to even.
-inline std::uint16_t half_bits(float number) noexcept {
-  return Eigen::numext::bit_cast<std::uint16_t>(Eigen::half(number));
-}
-
-// `bits` without their last `count`, rounded to nearest, ties to even.
-constexpr std::uint32_t round_off(std::uint32_t bits, int count) noexcept {
-  const std::uint32_t half = (1u << (count - 1)) - 1;
-  return (bits + half + (bits >> count & 1)) >> count;
+// A sign, five bits of exponent as an f16 has them and `Fraction` bits of fraction: the nearest to
+// `number` of those up to `largest`, ties to even. It is rounded once, from the f32. What is no
+// number becomes the seven bits beside the sign, which e4m3 loads as a number: its row's scale is
+// none.
+template <int Fraction>
+std::uint8_t store_fp8(float number, float largest) noexcept {
+  const float bound = std::clamp(number, -largest, largest);
+  if (std::isnan(bound)) return 0x7F;
+  const auto bits = std::bit_cast<std::uint32_t>(bound);
+  const std::uint32_t sign = bits >> 24 & 0x80;
+  const float size = std::abs(bound);
+  if (size < 0x1p-14f) {  // a multiple of the smallest
+    constexpr float kSteps = 1 << (14 + Fraction);
+    return static_cast<std::uint8_t>(sign |
+                                     static_cast<std::uint32_t>(std::nearbyint(size * kSteps)));
+  }
+  constexpr int kCut = 23 - Fraction;
+  const std::uint32_t rebased = (bits & 0x7FFFFFFF) - (112u << 23);
+  const std::uint32_t half = (1u << (kCut - 1)) - 1;
+  return static_cast<std::uint8_t>(sign | (rebased + half + (rebased >> kCut & 1)) >> kCut);
 }
 
 }  // namespace detail
@@ -94,19 +105,7 @@ struct FP8E5M2 {
   static constexpr bool kScaled = true;
   static constexpr float kLargest = 57344.0f;
 
-  // Rounded once: an f16 keeps too few bits to round again, so bits are cut from the f32.
-  static Cell store(float number) noexcept {
-    const float bound = std::clamp(number, -kLargest, kLargest);
-    if (std::isnan(bound)) return 0x7F;
-    const auto bits = std::bit_cast<std::uint32_t>(bound);
-    const std::uint32_t sign = bits >> 24 & 0x80;
-    const float size = std::abs(bound);
-    if (size < 0x1p-14f) {  // a multiple of 2^-16
-      return static_cast<Cell>(sign | static_cast<std::uint32_t>(std::nearbyint(size * 0x1p16f)));
-    }
-    const std::uint32_t rebased = (bits & 0x7FFFFFFF) - (112u << 23);
-    return static_cast<Cell>(sign | detail::round_off(rebased, 21));
-  }
+  static Cell store(float number) noexcept { return detail::store_fp8<2>(number, kLargest); }
   static float load(Cell cell) noexcept {
     return static_cast<float>(
         Eigen::numext::bit_cast<Eigen::half>(static_cast<std::uint16_t>(cell << 8)));
@@ -132,19 +131,7 @@ struct FP8E4M3 {
   static constexpr bool kScaled = true;
   static constexpr float kLargest = 448.0f / 256.0f;
 
-  // What is no number becomes 0x7F, which loads as a number: its row's scale is none.
-  static Cell store(float number) noexcept {
-    const float bound = std::clamp(number, -kLargest, kLargest);
-    if (std::isnan(bound)) return 0x7F;
-    const auto bits = std::bit_cast<std::uint32_t>(bound);
-    const std::uint32_t sign = bits >> 24 & 0x80;
-    const float size = std::abs(bound);
-    if (size < 0x1p-14f) {  // a multiple of 2^-17
-      return static_cast<Cell>(sign | static_cast<std::uint32_t>(std::nearbyint(size * 0x1p17f)));
-    }
-    const std::uint32_t rebased = (bits & 0x7FFFFFFF) - (112u << 23);
-    return static_cast<Cell>(sign | detail::round_off(rebased, 20));
-  }
+  static Cell store(float number) noexcept { return detail::store_fp8<3>(number, kLargest); }
   static float load(Cell cell) noexcept {
     return static_cast<float>(Eigen::numext::bit_cast<Eigen::half>(half_of(cell)));
   }

@@ -74,9 +74,8 @@ class WeightReader {
     const bool uniform =
         std::ranges::all_of(views, [&](const auto& view) { return view.type == first; });
     const codec::Type own = uniform ? first : codec::Type::f32;
-    const codec::Type type = options_.weights.value_or(own);
-    return kernels::Matrix({views.begin(), views.size()}, type,
-                           options_.activations.value_or(kernels::default_activations(type)));
+    return kernels::Matrix({views.begin(), views.size()}, options_.weights.value_or(own),
+                           options_.activations);
   }
   // Whether two tensors are the same bytes in the same format.
   bool same(std::string_view one, std::string_view other) const {

@@ -19,6 +19,7 @@
 #include <decant/kernels/row_tiles.hpp>
 
 #include <concepts>
+#include <optional>
 #include <span>
 #include <type_traits>
 #include <variant>
@@ -31,14 +32,14 @@ class Matrix {
  public:
   Matrix() = default;
   explicit Matrix(const MatrixView& view) : Matrix({&view, 1}, view.type) {}
-  Matrix(std::span<const MatrixView> stacked, codec::Type stored_as)
-      : Matrix(stacked, stored_as, default_activations(stored_as)) {}
-  // `activations` says what a product does to its rows. Beside bf16 they stay full on a machine
-  // that has no instruction for its products.
-  Matrix(std::span<const MatrixView> stacked, codec::Type stored_as, Activations activations)
+  // `asked` says what a product does to its rows, default_activations() else. Beside bf16 they stay
+  // full on a machine that has no instruction for its products.
+  Matrix(std::span<const MatrixView> stacked, codec::Type stored_as,
+         std::optional<Activations> asked = std::nullopt)
       : packed_(codec::visit_weights(
             stored_as,
             [&]<class Format>(Format) -> Any {
+              const Activations activations = asked.value_or(default_activations(stored_as));
               if constexpr (codec::BlockCodec<Format>) {
                 return PackedBlocks<Format>(stacked, activations);
               } else {

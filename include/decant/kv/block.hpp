@@ -26,7 +26,9 @@ struct Block {
   const std::byte* panels = nullptr;
   Index panel_bytes = 0;
 
-  // The panel that holds position `at`, which lies in [first, first + tokens).
+  Position end() const noexcept { return first + tokens; }
+
+  // The panel that holds position `at`, which lies in [first, end()).
   const std::byte* panel(Position at) const noexcept {
     return panels + (at - first) / kPanelTokens * panel_bytes;
   }

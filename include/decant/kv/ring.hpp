@@ -131,7 +131,7 @@ class Ring {
   };
   Blocks blocks(Index layer, Index head) const noexcept {
     const Index first = begin_ / kPanelTokens;
-    const Index last = ceil_div(std::max(end_, reserved_), kPanelTokens);
+    const Index last = ceil_div(reserved_, kPanelTokens);
     const Index wrap = std::min(last, round_up(first + 1, panels_));
     Blocks both{{block(layer, head, first, wrap), block(layer, head, wrap, last)}, 0};
     both.count = (first < wrap ? 1u : 0u) + (wrap < last ? 1u : 0u);
@@ -164,7 +164,7 @@ class Ring {
   Index window_, chunk_, panels_;
   Position begin_ = 0;  // of what was not written over
   Position end_ = 0;
-  Position reserved_ = 0;  // how far slots may be written
+  Position reserved_ = 0;  // how far slots may be written: end_, or beyond
   Buffer<std::byte> memory_;
 };
 

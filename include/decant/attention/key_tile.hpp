@@ -1,0 +1,149 @@
+// decant/attention/key_tile.hpp - the scores of a block of queries with a tile of 64 keys, and what
+// becomes of them.
+//
+// Scores of up to six queries are one tile product with the key panels. Then each query's stand for
+// themselves: scaled, transformed and masked, and turned into weights under the largest so far.
+//
+// Depends on  attention/{problem,score}.hpp, kernels/{softmax,tile}.hpp, kv/geometry.hpp
+// Source      Dao et al. 2022, "FlashAttention", arXiv:2205.14135
+// Tested by   tests/attention/attend_test.cpp, against tests/reference/attention.hpp
+#pragma once
+
+#include <decant/attention/problem.hpp>
+#include <decant/attention/score.hpp>
+#include <decant/codec/concept.hpp>
+#include <decant/core/shape.hpp>
+#include <decant/core/simd.hpp>
+#include <decant/core/types.hpp>
+#include <decant/kernels/softmax.hpp>
+#include <decant/kernels/tile.hpp>
+#include <decant/kv/geometry.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+
+namespace decant::inline v0::attention::detail {
+
+inline constexpr Index kPanelsPerTile = kTileKeys / kv::kPanelTokens;
+
+// Queries of consecutive rows and of the query heads that share one key head: query q is row
+// q / group, head q % group.
+struct QueryBlock {
+  Index sequence = 0;
+  Index row = 0;       // of the block's first row, in its sequence
+  Position first = 0;  // position of that row
+  Index head = 0;      // first query head of the group
+  Index group = 0;
+  Index count = 0;  // queries
+
+  Index row_of(Index q) const noexcept { return row + q / group; }
+  Index head_of(Index q) const noexcept { return head + q % group; }
+
+  Index key_dim = 0;
+  Index value_lanes = 0;
+};
+
+// The panels of one tile, and how far it goes.
+template <codec::Codec K, codec::Codec V>
+struct KeyTile {
+  Position first = 0;
+  std::array<const typename K::Cell*, kPanelsPerTile> keys{};
+  std::array<const typename V::Cell*, kPanelsPerTile> values{};
+  std::array<const float*, kPanelsPerTile> key_scales{};  // null where the codec has none
+  std::array<const float*, kPanelsPerTile> value_scales{};
+  const std::byte* start = nullptr;  // of the first panel that is visited
+  Index bytes = 0;                   // of its panels
+};
+
+// Keys [begin, end) of the tile, counted from its first; {0, 0} where there are none.
+inline Range within(const Range& visible, Position first) noexcept {
+  const Range keys = {std::clamp<Position>(visible.begin - first, 0, kTileKeys),
+                      std::clamp<Position>(visible.end - first, 0, kTileKeys)};
+  return keys.empty() ? Range{} : keys;
+}
+
+inline Range panels_of(const Range& keys) noexcept {
+  return {keys.begin / kv::kPanelTokens, ceil_div(keys.end, kv::kPanelTokens)};
+}
+
+// scores[r][key] = query r · key, for the panels in `panels`.
+template <int R, codec::Codec K, codec::Codec V, class Ahead>
+void score_tile(const float* queries, const QueryBlock& block, const KeyTile<K, V>& tile,
+                Range panels, const Ahead& ahead, float* scores) {
+  if constexpr (kernels::kTilePanels == kPanelsPerTile) {
+    if (panels == Range{0, kPanelsPerTile}) {
+      const typename K::Cell* four[] = {tile.keys[0], tile.keys[1], tile.keys[2], tile.keys[3]};
+      return kernels::multiply_tile<K, R, 4>(queries, four, block.key_dim, scores, kTileKeys,
+                                             kernels::Begin::zero, ahead);
+    }
+  }
+  for (Index panel = panels.begin; panel < panels.end; ++panel) {
+    const typename K::Cell* one[] = {tile.keys[static_cast<std::size_t>(panel)]};
+    kernels::multiply_tile<K, R, 1>(queries, one, block.key_dim, scores + panel * kv::kPanelTokens,
+                                    kTileKeys, kernels::Begin::zero, ahead);
+  }
+}
+
+// Scales, transforms and masks the scores of one query; returns the largest of them.
+template <codec::Codec K, codec::Codec V, Score F>
+float finish_scores(float* scores, const Range& keys, const KeyTile<K, V>& tile, const F& transform,
+                    ScorePlace place) {
+  const Range panels = panels_of(keys);
+  Lanes top = broadcast(kernels::kNoScore);
+  for (Index panel = panels.begin; panel < panels.end; ++panel) {
+    const Index start = panel * kv::kPanelTokens;
+    place.first_key = tile.first + start;
+    place.keys = std::min(kLanes, keys.end - start);
+    Lanes score = load(scores + start);
+    if constexpr (K::kScaled) {
+      score = score * load(tile.key_scales[static_cast<std::size_t>(panel)]);
+    }
+    score = transform(score, place);
+    if (keys.begin > start || keys.end < start + kLanes) {
+      score = keep(score, keys.begin - start, keys.end - start, kernels::kNoScore);
+    }
+    store(scores + start, score);
+    top = max(top, score);
+  }
+  return reduce_max(top);
+}
+
+// Whether a score is no number. A maximum passes over those: a row of nothing else must not look as
+// if it saw no key.
+inline bool holds_nan(const float* scores, const Range& keys) {
+  return std::any_of(scores + keys.begin, scores + keys.end,
+                     [](float score) { return std::isnan(score); });
+}
+
+// Turns the scores of one query into weights under the maximum that `part` already has, times the
+// scales of the values; returns what the weights add to its sum.
+template <codec::Codec K, codec::Codec V>
+Lanes weigh(float* scores, const Range& keys, const KeyTile<K, V>& tile, float maximum) {
+  const Range panels = panels_of(keys);
+  Lanes added = broadcast(0.0f);
+  for (Index panel = panels.begin; panel < panels.end; ++panel) {
+    float* at = scores + panel * kv::kPanelTokens;
+    const Lanes weight = exp(load(at) - broadcast(maximum));
+    added = added + weight;
+    if constexpr (V::kScaled) {
+      store(at, weight * load(tile.value_scales[static_cast<std::size_t>(panel)]));
+    } else {
+      store(at, weight);
+    }
+  }
+  return added;
+}
+
+// Brings what a query has summed so far under a new maximum.
+inline void rescale(float old_maximum, float maximum, float* sums, float* values,
+                    Index value_lanes) {
+  const Lanes factor = broadcast(exp(old_maximum - maximum));
+  store(sums, load(sums) * factor);
+  for (Index at = 0; at < value_lanes; at += kLanes) {
+    store(values + at, load(values + at) * factor);
+  }
+}
+
+}  // namespace decant::inline v0::attention::detail
