@@ -46,6 +46,7 @@
 #include <decant/kv/block.hpp>
 #include <decant/kv/contiguous.hpp>
 #include <decant/kv/geometry.hpp>
+#include <decant/kv/interchange.hpp>
 #include <decant/kv/page_pool.hpp>
 #include <decant/kv/paged.hpp>
 #include <decant/kv/panel.hpp>

@@ -74,7 +74,7 @@ struct Question {
 template <codec::Codec C, attention::Mask M, attention::Score F = attention::Plain>
 std::vector<Attended> attend(const std::vector<Question<C>>& questions, Index heads, double scale,
                              const M& mask, const F& transform = {},
-                             Executor& executor = serial_executor()) {
+                             Executor& executor = serial_executor(), const float* sinks = nullptr) {
   const kv::Geometry& geometry = questions.front().store->geometry();
   const float nan = std::numeric_limits<float>::quiet_NaN();
   std::vector<std::vector<float>> queries;
@@ -95,7 +95,8 @@ std::vector<Attended> attend(const std::vector<Question<C>>& questions, Index he
                                       .heads = heads,
                                       .scale = static_cast<float>(scale),
                                       .query_stride = heads * geometry.key_dim,
-                                      .out_stride = heads * geometry.value_dim};
+                                      .out_stride = heads * geometry.value_dim,
+                                      .sinks = sinks};
   attention::Scratch scratch(geometry, heads, executor.threads(), std::ssize(sequences), 4096);
   attention::attend(std::span<const attention::Sequence<kv::Contiguous<C>>>(sequences), problem,
                     mask, transform, scratch, executor);
@@ -106,9 +107,9 @@ std::vector<Attended> attend(const std::vector<Question<C>>& questions, Index he
 template <codec::Codec C, attention::Mask M, attention::Score F = attention::Plain>
 Attended attend(const kv::Contiguous<C>& store, Position first, const reference::Matrix& queries,
                 Index heads, double scale, const M& mask, const F& transform = {},
-                Executor& executor = serial_executor()) {
+                Executor& executor = serial_executor(), const float* sinks = nullptr) {
   const std::vector<Question<C>> one = {{&store, first, queries}};
-  return attend(one, heads, scale, mask, transform, executor).front();
+  return attend(one, heads, scale, mask, transform, executor, sinks).front();
 }
 
 }  // namespace decant::trial

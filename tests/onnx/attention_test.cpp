@@ -2,6 +2,12 @@
 #include "attention/run.hpp"
 #include "onnx/attention_case.hpp"
 
+#include <decant/kv/interchange.hpp>
+
+#include <algorithm>
+#include <span>
+#include <vector>
+
 namespace {
 
 using namespace decant;
@@ -55,27 +61,34 @@ void check_with(const Case& one) {
   }
 }
 
-// The keys and values that the operator returns for the next call are what the store holds.
+// Sequence `batch` of keys and values [batch][heads][tokens][dim].
+kv::SequenceArrays<const float> arrays_of(const onnx::Tensor& keys, const onnx::Tensor& values,
+                                          Index batch) {
+  const auto from = [&](const onnx::Tensor& tensor) {
+    return tensor.numbers.data() + batch * tensor.extent(1) * tensor.extent(2) * tensor.extent(3);
+  };
+  return {from(keys), from(values), keys.extent(2)};
+}
+
+// The keys and values that the operator returns for the next call are what a store gives back that
+// took the past and the new ones.
 void check_present(const Case& one) {
-  if (one.find("past_key") == nullptr) return;
-  const std::vector<AttentionCase> sequences = onnx::attention_cases(one);
-  for (std::size_t i = 0; i < sequences.size(); ++i) {
-    const AttentionCase& c = sequences[i];
-    const auto keys = onnx::token_rows(one.at("present_key"), static_cast<Index>(i));
-    const auto values = onnx::token_rows(one.at("present_value"), static_cast<Index>(i));
-    const auto store = trial::store_of(c.how.kv_heads, c.keys, c.values, c.keys.rows);
-    ASSERT_EQ(store.end(), keys.rows);
-    const kv::Geometry& geometry = store.geometry();
-    std::vector<float> key(static_cast<std::size_t>(geometry.key_dim));
-    std::vector<float> value(static_cast<std::size_t>(geometry.value_dim));
-    for (Position at = 0; at < store.end(); ++at) {
-      for (Index head = 0; head < geometry.heads; ++head) {
-        store.get(0, head, at, key, value);
-        EXPECT_EQ(key, reference::to_float(reference::head_of(keys.row(at), head, c.how.kv_heads)));
-        EXPECT_EQ(value,
-                  reference::to_float(reference::head_of(values.row(at), head, c.how.kv_heads)));
-      }
+  if (one.find("past_key") == nullptr || one.at("K").shape.size() != 4) return;
+  const onnx::Tensor& present = one.at("present_key");
+  const Index heads = present.extent(1), tokens = present.extent(2), dim = present.extent(3);
+  const Index value_dim = one.at("present_value").extent(3);
+  for (Index batch = 0; batch < present.extent(0); ++batch) {
+    kv::Contiguous<codec::F32> store({1, heads, dim, value_dim}, tokens);
+    for (const auto& arrays : {arrays_of(one.at("past_key"), one.at("past_value"), batch),
+                               arrays_of(one.at("K"), one.at("V"), batch)}) {
+      kv::append(store, std::span(&arrays, 1), {0, arrays.tokens});
     }
+    std::vector<float> keys(static_cast<std::size_t>(heads * tokens * dim));
+    std::vector<float> values(static_cast<std::size_t>(heads * tokens * value_dim));
+    kv::copy_out(store, 0, {0, tokens}, {keys.data(), values.data(), tokens});
+    const auto expected = arrays_of(present, one.at("present_value"), batch);
+    EXPECT_TRUE(std::equal(keys.begin(), keys.end(), expected.keys));
+    EXPECT_TRUE(std::equal(values.begin(), values.end(), expected.values));
   }
 }
 

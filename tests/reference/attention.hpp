@@ -24,7 +24,8 @@ struct Attention {
   bool causal = true;   // row r stands at position past + r, and sees no later key
   Position past = 0;    // may be negative: such rows see nothing
   Position window = 0;  // keys seen, the row's own included; 0 means unlimited
-  std::function<double(Index head, Index row, Index key)> bias;  // added last; -inf hides
+  std::function<double(Index head, Index row, Index key)> bias = {};  // added last; -inf hides
+  Vector sinks = {};  // a score of each head beside those of its keys, or none at all
 };
 
 // Shape    output [rows, heads * value_dim]; log_sum_exp [rows, heads]
@@ -69,6 +70,7 @@ inline Attended attend(const Attention& how, const Matrix& queries, const Matrix
         seen = score(how, query, head_of(keys.row(key), kv_head, how.kv_heads));
         if (how.bias) seen += how.bias(head, row, key);
       }
+      if (!how.sinks.empty()) scores.push_back(how.sinks[static_cast<std::size_t>(head)]);
       const Vector weights = softmax(scores);
       result.log_sum_exp.row(row)[static_cast<std::size_t>(head)] = log_sum_exp(scores);
       const auto output = head_of(result.output.row(row), head, how.heads);

@@ -8,6 +8,8 @@
 //     s[j] = score(scale * q[h] · k[j][h / group])       for the visible j
 //     out[h] = sum over j of softmax(s)[j] * v[j][h / group],  zeros where nothing is visible
 //
+// A learned sink of a head is one more score in its softmax, and adds no value.
+//
 // Depends on  attention/segment.hpp, core/executor.hpp
 // Source      Dao et al. 2022, arXiv:2205.14135; Ainslie et al. 2023, arXiv:2305.13245 (groups)
 // Tested by   tests/attention/attend_test.cpp, against tests/reference/attention.hpp
@@ -95,8 +97,10 @@ std::span<float> out_row(const Sequence<S>& sequence, const Problem& problem,
 
 template <kv::Store S>
 void finish_row(const Sequence<S>& sequence, const Problem& problem, const QueryBlock& block,
-                Index q, const kernels::SoftmaxPart& total) {
-  kernels::finish(total, out_row(sequence, problem, block, q));
+                Index q, kernels::SoftmaxPart total) {
+  const std::span<float> out = out_row(sequence, problem, block, q);
+  if (problem.sinks != nullptr) kernels::add_sink(total, out, problem.sinks[block.head_of(q)]);
+  kernels::finish(total, out);
   if (sequence.log_sum_exp != nullptr) {
     sequence.log_sum_exp[block.row_of(q) * problem.heads + block.head_of(q)] =
         kernels::log_sum_exp(total);

@@ -42,12 +42,16 @@ struct Sequence {
 };
 
 // What all sequences of one call have in common.
+//
+// Shape    sinks [heads] or null: a score of each head, neither scaled nor transformed, that takes
+//          weight from every row once and has no value
 struct Problem {
   Index layer = 0;
   Index heads = 0;         // query heads, a multiple of the store's heads
   float scale = 1.0f;      // multiplies q·k
   Index query_stride = 0;  // numbers from one row of queries to the next
   Index out_stride = 0;
+  const float* sinks = nullptr;
 };
 
 // Query head h looks at key head h / group.

@@ -59,6 +59,26 @@ inline void merge(SoftmaxPart& part, std::span<float> values, const SoftmaxPart&
   });
 }
 
+// Adds a key that takes weight and has no value. One of -inf changes nothing, not even a bit.
+//
+// Source   Xiao et al. 2023, arXiv:2309.17453; gpt-oss (a learned logit a head)
+inline void add_sink(SoftmaxPart& part, std::span<float> values, float score) {
+  if (score == kNoScore) return;
+  if (part.empty()) {
+    part = {score, 1.0f};
+    std::fill(values.begin(), values.end(), 0.0f);
+    return;
+  }
+  const float maximum = std::max(part.maximum, score);
+  const float weight = exp(part.maximum - maximum);
+  part.maximum = maximum;
+  part.sum = madd(part.sum, weight, exp(score - maximum));
+  for_lanes(std::ssize(values), [&](Index at, Index count) {
+    store_first(values.data() + at, load_first(values.data() + at, count) * broadcast(weight),
+                count);
+  });
+}
+
 // Divides the weighted values by their weights: the output of the row, zeros where no key was seen.
 inline void finish(const SoftmaxPart& part, std::span<float> values) {
   const Lanes scale = broadcast(part.empty() ? 0.0f : 1.0f / part.sum);

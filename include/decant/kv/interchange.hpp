@@ -1,0 +1,96 @@
+// decant/kv/interchange.hpp - keys and values in and out of the arrays that other libraries keep.
+//
+// Hugging Face's past_key_values and ONNX's past_key and past_value are arrays of one layer,
+// [batch][heads][tokens][dim]. A store holds one sequence, so a sequence of a batch is a part of
+// each array: [heads][tokens][dim], one head behind the other.
+//
+// Depends on  kv/block.hpp, kv/geometry.hpp
+// Source      ONNX operators, Attention-23 (past and present)
+// Tested by   tests/kv/interchange_test.cpp, tests/onnx/attention_test.cpp
+#pragma once
+
+#include <decant/core/error.hpp>
+#include <decant/core/types.hpp>
+#include <decant/kv/block.hpp>
+#include <decant/kv/geometry.hpp>
+
+#include <cstddef>
+#include <span>
+
+namespace decant::inline v0::kv {
+
+// One sequence's keys and values of one layer, in somebody's memory.
+//
+// Shape    keys [heads][tokens][key_dim], values [heads][tokens][value_dim]
+template <class Number>
+struct SequenceArrays {
+  Number* keys = nullptr;
+  Number* values = nullptr;
+  Index tokens = 0;  // extent of the arrays, of which a part may be used
+
+  std::span<Number> key(const Geometry& geometry, Index head, Index token) const {
+    return row(keys, geometry.key_dim, head, token);
+  }
+  std::span<Number> value(const Geometry& geometry, Index head, Index token) const {
+    return row(values, geometry.value_dim, head, token);
+  }
+
+ private:
+  std::span<Number> row(Number* from, Index dim, Index head, Index token) const {
+    return {from + (head * tokens + token) * dim, static_cast<std::size_t>(dim)};
+  }
+};
+
+// Appends tokens [from.begin, from.end) of the arrays, given for every layer, to a store.
+//
+// Errors   std::invalid_argument (another number of layers, tokens that the arrays do not have),
+//          and what reserve() throws; nothing changed then
+// Cost     every number is read and written once
+template <Store S>
+void append(S& store, std::span<const SequenceArrays<const float>> layers, const Range& from) {
+  const Geometry geometry = store.geometry();
+  expects(std::ssize(layers) == geometry.layers, "kv::append: arrays of ", layers.size(),
+          " layers, to a store of ", geometry.layers);
+  for (const auto& arrays : layers) {
+    expects(from.begin >= 0 && from.begin <= from.end && from.end <= arrays.tokens,
+            "kv::append: tokens [", from.begin, ", ", from.end, ") of ", arrays.tokens);
+  }
+  store.reserve(from.size());
+  const Position first = store.end();
+  for (Index layer = 0; layer < geometry.layers; ++layer) {
+    const auto& arrays = layers[static_cast<std::size_t>(layer)];
+    for (Index head = 0; head < geometry.heads; ++head) {
+      for (Index token = from.begin; token < from.end; ++token) {
+        store.put(layer, head, first + token - from.begin, arrays.key(geometry, head, token),
+                  arrays.value(geometry, head, token));
+      }
+    }
+  }
+  store.publish(from.size());
+}
+
+// Copies the held positions [from.begin, from.end) of one layer, widened, to the first tokens of
+// the arrays.
+//
+// Errors   std::invalid_argument (no such layer or position, arrays that are too short); nothing
+//          written then
+// Cost     every number is read and written once
+template <Store S>
+void copy_out(const S& store, Index layer, const Range& from, const SequenceArrays<float>& to) {
+  const Geometry geometry = store.geometry();
+  expects(layer >= 0 && layer < geometry.layers, "kv::copy_out: layer ", layer, " of ",
+          geometry.layers);
+  expects(from.begin >= store.begin() && from.begin <= from.end && from.end <= store.end(),
+          "kv::copy_out: positions [", from.begin, ", ", from.end, ") of a store that holds [",
+          store.begin(), ", ", store.end(), ")");
+  expects(from.size() <= to.tokens, "kv::copy_out: ", from.size(), " tokens into arrays of ",
+          to.tokens);
+  for (Index head = 0; head < geometry.heads; ++head) {
+    for (Index token = 0; token < from.size(); ++token) {
+      store.get(layer, head, from.begin + token, to.key(geometry, head, token),
+                to.value(geometry, head, token));
+    }
+  }
+}
+
+}  // namespace decant::inline v0::kv

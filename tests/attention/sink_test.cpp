@@ -1,0 +1,121 @@
+// tests/attention/sink_test.cpp - a score of its own for every head, which takes weight once a row.
+#include "attention/run.hpp"
+#include "law/bits.hpp"
+#include "reference/attention.hpp"
+#include "reference/model.hpp"
+
+#include <decant/core/thread_pool.hpp>
+#include <decant/kernels/softmax.hpp>
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+namespace {
+
+using namespace decant;
+using attention::Causal;
+using attention::Plain;
+using reference::Matrix;
+
+Matrix noisy(Index rows, Index columns, std::uint64_t seed) {
+  Matrix result(rows, columns);
+  std::uint64_t place = seed << 32;
+  for (double& cell : result.cells) {
+    cell = static_cast<double>(static_cast<float>(2 * reference::noise(place++)));
+  }
+  return result;
+}
+
+const float kSinks[] = {0.5f, -3.0f, 6.0f, 90.0f};
+
+// Keys [0, past + rows), four query heads on two key heads.
+trial::Attended attend(Index past, Index rows, Executor& executor, const float* sinks) {
+  const Matrix keys = noisy(past + rows, 2 * 16, 1);
+  const Matrix values = noisy(past + rows, 2 * 16, 2);
+  const auto store = trial::store_of(2, keys, values, past + rows);
+  return trial::attend(store, past, noisy(rows, 4 * 16, 3), 4, 0.25, Causal{}, Plain{}, executor,
+                       sinks);
+}
+
+TEST(Sink, MatchesTheTwin) {
+  for (Index past : {0, 60, 1020, 2100}) {
+    const Matrix keys = noisy(past + 7, 2 * 16, 1);
+    const Matrix values = noisy(past + 7, 2 * 16, 2);
+    reference::Attention how{.heads = 4, .kv_heads = 2, .scale = 0.25, .past = past};
+    how.sinks.assign(std::begin(kSinks), std::end(kSinks));
+    const auto expected = reference::attend(how, noisy(7, 4 * 16, 3), keys, values);
+    const trial::Attended result = attend(past, 7, serial_executor(), kSinks);
+    for (std::size_t i = 0; i < result.output.size(); ++i) {
+      ASSERT_NEAR(result.output[i], expected.output.cells[i], 2e-6) << past << ", " << i;
+    }
+    for (std::size_t i = 0; i < result.log_sum_exp.size(); ++i) {
+      ASSERT_NEAR(result.log_sum_exp[i], expected.log_sum_exp.cells[i], 2e-5) << past << ", " << i;
+    }
+  }
+}
+
+// Cut into segments among threads, beside other rows or alone, it counts once.
+TEST(Sink, ChangesNoBitWithTheCut) {
+  ThreadPool pool(3);
+  const trial::Attended together = attend(2093, 8, serial_executor(), kSinks);
+  const trial::Attended alone = attend(2100, 1, serial_executor(), kSinks);
+  const trial::Attended split = attend(2100, 1, pool, kSinks);
+  EXPECT_TRUE(trial::same_bits(std::span<const float>(alone.output), split.output));
+  EXPECT_TRUE(trial::same_bits(std::span<const float>(alone.log_sum_exp), split.log_sum_exp));
+  const trial::Attended threaded = attend(2093, 8, pool, kSinks);
+  EXPECT_TRUE(trial::same_bits(std::span<const float>(together.output), threaded.output));
+}
+
+TEST(Sink, OfMinusInfinityIsNone) {
+  const std::vector<float> none(4, -std::numeric_limits<float>::infinity());
+  const trial::Attended without = attend(1020, 7, serial_executor(), nullptr);
+  const trial::Attended with = attend(1020, 7, serial_executor(), none.data());
+  EXPECT_TRUE(trial::same_bits(std::span<const float>(without.output), with.output));
+  EXPECT_TRUE(trial::same_bits(std::span<const float>(without.log_sum_exp), with.log_sum_exp));
+}
+
+// A window of three keys whose scores are all 0, and a row that sees none.
+TEST(Sink, TakesTheWeightThatItShould) {
+  Matrix keys(7, 16);
+  Matrix values(7, 16);
+  std::fill(values.cells.begin(), values.cells.end(), 1.0);
+  const auto store = trial::store_of(1, keys, values, 7);
+  const float sink = 2.0f;
+  const trial::Attended seen =
+      trial::attend(store, 5, Matrix(2, 16), 1, 1.0, Causal{3}, Plain{}, serial_executor(), &sink);
+  for (float number : seen.output) EXPECT_NEAR(number, 0.2887654, 1e-6);
+  for (float number : seen.log_sum_exp) EXPECT_NEAR(number, 2.3407530, 1e-6);
+  const trial::Attended none =
+      trial::attend(store, -1, Matrix(1, 16), 1, 1.0, Causal{3}, Plain{}, serial_executor(), &sink);
+  for (float number : none.output) EXPECT_EQ(number, 0.0f);
+  EXPECT_EQ(none.log_sum_exp[0], 2.0f);
+}
+
+// Three keys of score 0 and value 1, cut into parts of any size, then the sink.
+TEST(Sink, CountsOnceWhereverKeysAreCut) {
+  for (int part : {1, 2, 3}) {
+    kernels::SoftmaxPart total;
+    std::vector<float> out = {0.0f};
+    for (int first = 0; first < 3; first += part) {
+      const auto keys = static_cast<float>(std::min(part, 3 - first));
+      kernels::merge(total, out, {0.0f, keys}, std::vector<float>{keys});
+    }
+    kernels::add_sink(total, out, 2.0f);
+    EXPECT_NEAR(kernels::log_sum_exp(total), 2.3407530, 1e-6);
+    kernels::finish(total, out);
+    EXPECT_NEAR(out[0], 0.2887654, 1e-6);
+  }
+}
+
+TEST(Sink, ThatIsNoNumberMakesTheRowNone) {
+  const std::vector<float> nan(4, std::numeric_limits<float>::quiet_NaN());
+  for (float number : attend(20, 1, serial_executor(), nan.data()).output) {
+    EXPECT_TRUE(std::isnan(number));
+  }
+}
+
+}  // namespace

@@ -1,0 +1,116 @@
+// tests/kv/interchange_test.cpp - rows through arrays [heads][tokens][dim] and back.
+#include "kv/stores.hpp"
+
+#include <decant/codec/plain.hpp>
+#include <decant/kv/contiguous.hpp>
+#include <decant/kv/interchange.hpp>
+#include <decant/kv/paged.hpp>
+#include <decant/kv/ring.hpp>
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <stdexcept>
+#include <vector>
+
+namespace {
+
+using namespace decant;
+
+constexpr kv::Geometry kGeometry = trial::kStoreGeometry;
+
+// Arrays of all layers, full of a number that no row has.
+struct Arrays {
+  explicit Arrays(Index extent) : tokens(extent) {
+    for (Index layer = 0; layer < kGeometry.layers; ++layer) {
+      keys.emplace_back(static_cast<std::size_t>(kGeometry.heads * extent * kGeometry.key_dim),
+                        9.0f);
+      values.emplace_back(static_cast<std::size_t>(kGeometry.heads * extent * kGeometry.value_dim),
+                          9.0f);
+    }
+  }
+
+  template <kv::Store S>
+  void fill(const S& store, Range positions) {
+    for (std::size_t layer = 0; layer < keys.size(); ++layer) {
+      kv::copy_out(store, static_cast<Index>(layer), positions,
+                   {keys[layer].data(), values[layer].data(), tokens});
+    }
+  }
+
+  std::vector<kv::SequenceArrays<const float>> views() const {
+    std::vector<kv::SequenceArrays<const float>> result;
+    for (std::size_t layer = 0; layer < keys.size(); ++layer) {
+      result.push_back({keys[layer].data(), values[layer].data(), tokens});
+    }
+    return result;
+  }
+
+  Index tokens;
+  std::vector<std::vector<float>> keys, values;
+};
+
+std::vector<Index> numbered(Index count) {
+  std::vector<Index> ids(static_cast<std::size_t>(count));
+  std::iota(ids.begin(), ids.end(), 0);
+  return ids;
+}
+
+TEST(Interchange, LaysHeadsOneBehindTheOther) {
+  const std::vector<Index> ids = numbered(20);
+  kv::Contiguous<codec::F32> store(kGeometry, 20);
+  trial::append(store, ids);
+  Arrays arrays(8);
+  arrays.fill(store, {15, 20});
+  for (Index token = 0; token < 8; ++token) {
+    trial::for_heads([&](Index layer, Index head) {
+      trial::StoredRow row = trial::row_of(15 + token, layer, head);
+      if (token >= 5)
+        row = {std::vector(row.key.size(), 9.0f), std::vector(row.value.size(), 9.0f)};
+      const float* key = &arrays.keys[static_cast<std::size_t>(layer)]
+                                     [static_cast<std::size_t>((head * 8 + token) * 7)];
+      const float* value = &arrays.values[static_cast<std::size_t>(layer)]
+                                         [static_cast<std::size_t>((head * 8 + token) * 18)];
+      EXPECT_EQ(row.key, std::vector(key, key + 7));
+      EXPECT_EQ(row.value, std::vector(value, value + 18));
+    });
+  }
+}
+
+TEST(Interchange, GoesFromAnyStoreToAnyOther) {
+  const std::vector<Index> ids = numbered(40);
+  kv::PagePool<codec::F32> pool(kGeometry, 4, 16);
+  kv::Paged<codec::F32> paged(pool);
+  trial::append(paged, ids);
+  Arrays arrays(40);
+  arrays.fill(paged, {0, 40});
+  kv::Ring<codec::F32> ring(kGeometry, 30, 25);
+  kv::append(ring, std::span<const kv::SequenceArrays<const float>>(arrays.views()), {0, 25});
+  kv::append(ring, std::span<const kv::SequenceArrays<const float>>(arrays.views()), {25, 40});
+  EXPECT_TRUE(trial::holds(ring, ids));
+  EXPECT_THROW(
+      kv::append(ring, std::span<const kv::SequenceArrays<const float>>(arrays.views()), {0, 26}),
+      CacheFull);
+  EXPECT_TRUE(trial::holds(ring, ids));
+}
+
+TEST(Interchange, RefusesWhatIsNotThere) {
+  kv::Contiguous<codec::F32> store(kGeometry, 20);
+  trial::append(store, numbered(10));
+  Arrays arrays(8);
+  const auto views = arrays.views();
+  const std::span<const kv::SequenceArrays<const float>> all = views;
+  EXPECT_THROW(kv::append(store, all.first(1), {0, 8}), std::invalid_argument);
+  EXPECT_THROW(kv::append(store, all, {0, 9}), std::invalid_argument);
+  EXPECT_THROW(kv::append(store, all, {-1, 8}), std::invalid_argument);
+  EXPECT_THROW(kv::append(store, all, {5, 4}), std::invalid_argument);
+  EXPECT_THROW(arrays.fill(store, {0, 9}), std::invalid_argument);
+  EXPECT_THROW(arrays.fill(store, {5, 11}), std::invalid_argument);
+  EXPECT_THROW(kv::copy_out(store, 2, {0, 1}, {nullptr, nullptr, 8}), std::invalid_argument);
+  EXPECT_TRUE(trial::holds(store, numbered(10)));
+  for (const auto& numbers : arrays.keys) {
+    for (float number : numbers) EXPECT_EQ(number, 9.0f);
+  }
+}
+
+}  // namespace
