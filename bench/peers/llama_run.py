@@ -10,7 +10,8 @@ import math
 import sys
 
 import llama_cpp
-from protocol import Clock, serve
+from prompting import Stepping, prompt_tokens
+from protocol import serve
 
 GGML_TYPES = {"f32": 0, "f16": 1, "bf16": 30}
 
@@ -49,7 +50,7 @@ class Session:
         self.step = params.n_batch
         self.end = 0
         self.tokens = (llama_cpp.llama_token * params.n_ctx)(
-            *(at * 7919 % vocabulary for at in range(params.n_ctx)))
+            *prompt_tokens(params.n_ctx, vocabulary))
 
     def free(self):
         llama_cpp.llama_free(self.context)
@@ -70,10 +71,6 @@ class Session:
         llama_cpp.llama_synchronize(self.context)
         self.end += count
 
-    def extend(self, end):
-        while self.end < end:
-            self.feed(min(self.step, end - self.end))
-
     def check(self):
         """What is no number is not timed."""
         logits = llama_cpp.llama_get_logits_ith(self.context, -1)
@@ -82,7 +79,7 @@ class Session:
             raise RuntimeError(f"logits of size {largest}")
 
 
-class Llama:
+class Llama(Stepping):
     def __init__(self):
         llama_cpp.llama_log_set(log, ctypes.c_void_p(0))
         llama_cpp.llama_backend_init()
@@ -98,7 +95,7 @@ class Llama:
         self.shape = shape
         features = llama_cpp.llama_print_system_info().decode().strip()
         return {"engine": f"llama.cpp of llama-cpp-python {llama_cpp.__version__} ({features})",
-                "weight_bytes": llama_cpp.llama_model_size(self.model)}
+                "weights": weights}
 
     def session(self, session, cache, threads, capacity, chunk, fused=True):
         if session in self.sessions:
@@ -108,28 +105,7 @@ class Llama:
                n_threads=threads, n_threads_batch=threads, flash_attn_type=1 if fused else 0,
                type_k=GGML_TYPES[cache], type_v=GGML_TYPES[cache], no_perf=True)
         self.sessions[session] = Session(self.model, params, self.shape["vocabulary"])
-        numbers = 2 * self.shape["layers"] * self.shape["kv_heads"] * self.shape["head_dim"]
-        return {"bytes_per_token": numbers * (4 if cache == "f32" else 2)}
-
-    def prefill(self, session, tokens, rounds=1):
-        clock, of = Clock(), self.sessions[session]
-        for _ in range(rounds):
-            of.rewind(0)
-            with clock:
-                of.extend(tokens)
-        of.check()
-        return clock.times()
-
-    def decode(self, session, context, tokens, rounds=1):
-        clock, of = Clock(), self.sessions[session]
-        for _ in range(rounds):
-            of.rewind(min(context, of.end))
-            of.extend(context)
-            with clock:
-                for _ in range(tokens):
-                    of.feed(1)
-        of.check()
-        return clock.times()
+        return {"cache": cache}
 
 
 if __name__ == "__main__":
