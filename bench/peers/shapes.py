@@ -46,6 +46,13 @@ class Shape:
             yield f"blk.{layer}.ffn_norm.weight", self.width
         yield "output_norm.weight", self.width
 
+    def lacks(self, weights):
+        """Why the matrices cannot have this format, or nothing."""
+        odd = {columns for _, _, columns in self.matrices() if columns % BLOCK}
+        if odd and weights in BLOCKED:
+            return f"rows of {min(odd)} are no whole blocks of {BLOCK}"
+        return None
+
     def parameters(self):
         norms = sum(size for _, size in self.norms())
         return norms + sum(rows * columns for _, rows, columns in self.matrices())
@@ -56,6 +63,8 @@ SHAPES = {
     for shape in (
         # To try the harness in seconds; its figures say nothing.
         Shape("tiny", 2, 256, 4, 2, 64, 512, 1024, 10000.0),
+        # stories260K: in the caches of a processor, so that what a step costs besides shows
+        Shape("260K", 5, 64, 8, 4, 8, 172, 512, 10000.0),
         # SmolLM2-135M
         Shape("135M", 30, 576, 9, 3, 64, 1536, 49152, 100000.0),
         # Llama 3.2 1B, with plain rotary positions
@@ -64,4 +73,6 @@ SHAPES = {
 }
 
 WEIGHTS = ("f32", "bf16", "q8_0", "q4_0")
+BLOCKED = ("q8_0", "q4_0")
+BLOCK = 32  # numbers that share a scale
 CACHES = ("f32", "bf16", "f16")
