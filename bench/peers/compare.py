@@ -6,7 +6,9 @@ README.md says what is compared and how to build what is needed.
 """
 
 import argparse
+import contextlib
 import importlib.util
+import itertools
 import json
 import os
 import pathlib
@@ -15,7 +17,8 @@ import tempfile
 
 from contest import Contender, race
 from machine import OtherLoad, description
-from protocol import Engine
+from peers import ATTENTION_PEERS, PEERS, Guest, installed, skipped
+from protocol import Engine, Refusal
 from report import attention_table, plot, table
 from shapes import CACHES, SHAPES, WEIGHTS
 
@@ -34,9 +37,13 @@ def arguments():
     add("--threads", nargs="+", type=int, default=[1, 2])
     add("--measures", nargs="*", default=MEASURES, help="KIND:TOKENS (%(default)s)")
     add("--caches", nargs="+", default=["f16", "bf16"], choices=CACHES, help="of decant")
-    add("--peer-cache", default="f16", choices=CACHES, help="of llama.cpp (f16)")
-    add("--attention", nargs="*", default=[], metavar="KEYS[xROWS]",
-        help="attention alone, 32 heads on 8 of 128 numbers, against torch")
+    add("--peers", nargs="*", default=["llama.cpp"], choices=PEERS,
+        help="all loaded at once, so mind the memory (%(default)s)")
+    add("--peer-cache", default="f16", choices=CACHES,
+        help="of the peers that can choose (%(default)s)")
+    add("--attention", nargs="*", default=[], metavar="KEYSxROWS",
+        help="attention alone, 32 heads on 8 of 128 numbers; ROWS may be left out, and is 1")
+    add("--attention-peers", nargs="*", default=list(ATTENTION_PEERS), choices=ATTENTION_PEERS)
     add("--flash", nargs="+", default=["on", "off"], choices=["on", "off"],
         help="llama.cpp's fused attention; the faster of both is shown")
     add("--rounds", type=int, default=5)
@@ -49,22 +56,12 @@ def arguments():
     add("--out", default=str(HERE.parents[1] / "build/peers"),
         help="folder of results.json, table.md and ratios.png (%(default)s)")
     options = parser.parse_args()
+    options.variants = [{"on": "fused", "off": "unfused"}[flash] for flash in options.flash]
     for measure in options.measures:
         kind, _, count = measure.partition(":")
         if kind not in ("prefill", "decode") or not count.isdigit():
             parser.error(f"--measures: {measure} is neither prefill:TOKENS nor decode:TOKENS")
     return options
-
-
-def installed(module, purpose, package=None):
-    if importlib.util.find_spec(module):
-        return True
-    print(f"skipped: {purpose}, because {package or module} is not installed", flush=True)
-    return False
-
-
-def python_engine(name, script):
-    return Engine(name, [sys.executable, str(HERE / script)])
 
 
 def model_file(options, shape, weights):
@@ -93,22 +90,35 @@ def command_of(measure, options):
 
 
 class Model:
-    """One shape and format, loaded by every engine that is there."""
+    """One shape and format, loaded by decant and by the peers that have it."""
 
-    def __init__(self, options, shape, weights, with_llama):
+    def __init__(self, options, shape, weights, peers):
         self.options, self.shape, self.weights = options, shape, weights
         counts = [int(measure.split(":")[1]) for measure in options.measures]
         self.capacity = max(counts) + options.decode_tokens + 32
+        self.file = (model_file(options, shape, weights)
+                     if any(peer.reads_file for peer in peers) else None)
+        load = {"shape": shape.fields(), "weights": weights, "positions": self.capacity,
+                "model": str(self.file or pathlib.Path(options.work) / "none")}
         self.decant = Engine("decant", [options.decant])
-        self.llama = python_engine("llama.cpp", "llama_run.py") if with_llama else None
-        self.file = model_file(options, shape, weights) if with_llama else None
-        self.loaded = [
-            engine.ask("load", shape=shape.fields(), weights=weights, positions=self.capacity,
-                       model=str(self.file))
-            for engine in self.engines()]
+        self.loaded = self.decant.ask("load", **load)
+        self.guests = []
+        for peer in peers:
+            with self.skipping(peer):
+                self.guests.append(Guest(peer, **load))
+
+    @contextlib.contextmanager
+    def skipping(self, peer):
+        try:
+            yield
+        except Refusal as refusal:
+            skipped(f"{peer.name}, {self.shape.name} in {self.weights}", refusal)
 
     def engines(self):
-        return [engine for engine in (self.decant, self.llama) if engine]
+        return [self.decant, *(guest.engine for guest in self.guests)]
+
+    def names(self):
+        return [self.loaded["engine"], *(guest.loaded["engine"] for guest in self.guests)]
 
     def close(self):
         for engine in self.engines():
@@ -117,24 +127,21 @@ class Model:
             self.file.unlink()
 
     def open_sessions(self, threads):
-        """Names of sessions, by engine, and what a token costs each of ours."""
+        """Sessions of every engine, and what a token costs each of ours."""
         common = {"threads": threads, "capacity": self.capacity, "chunk": self.options.chunk}
         self.bytes_per_token = {
             cache: self.decant.ask("session", session=cache, cache=cache, **common)[
                 "bytes_per_token"]
             for cache in self.options.caches}
-        self.variants = []
-        for flash in self.options.flash if self.llama else []:
-            name = {"on": "fused", "off": "unfused"}[flash]
-            self.llama.ask("session", session=name, cache=self.options.peer_cache,
-                           fused=flash == "on", **common)
-            self.variants.append(name)
+        for guest in self.guests:
+            with self.skipping(guest.peer):
+                guest.open_sessions(self.options.variants, cache=self.options.peer_cache, **common)
 
     def measure(self, threads, measure):
         """Rows of the table, one for each of our caches."""
         command, warm_up, tokens = command_of(measure, self.options)
         sessions = [(self.decant, cache) for cache in self.options.caches]
-        sessions += [(self.llama, name) for name in self.variants]
+        sessions += [(guest.engine, name) for guest in self.guests for name in guest.sessions]
         contenders = [Contender(name, engine, {**command, "session": name}, warm_up)
                       for engine, name in sessions]
         reads = [Contender(f"{streams} streams", self.decant,
@@ -142,9 +149,11 @@ class Model:
                  for streams in (1, 4, 8)] if command["op"] == "decode" else []
         load = OtherLoad([engine.process.pid for engine in self.engines()])
         race(contenders + reads, threads, self.options.rounds, self.options.budget)
+        report_failures(contenders + reads, self.decant, measure)
+        peers = [guest.result(contenders) for guest in self.guests]
         common = {"shape": self.shape.name, "weights": self.weights, "threads": threads,
                   "measure": measure, "tokens": tokens, "other_load": load.value(),
-                  "llama": {of.name: of.seconds for of in contenders if of.engine is self.llama},
+                  "peers": [peer for peer in peers if peer["seconds"]],
                   "read_rate": max((of.answer["bytes"] / of.median() for of in reads),
                                    default=None)}
         return [{**common, "cache": of.name, "decant": of.seconds,
@@ -156,17 +165,28 @@ class Model:
         if command["op"] != "decode":
             return None
         held = command["context"] + (command["tokens"] + 1) / 2
-        return self.loaded[0]["weight_bytes"] + held * self.bytes_per_token[cache]
+        return self.loaded["weight_bytes"] + held * self.bytes_per_token[cache]
+
+
+def report_failures(contenders, decant, what):
+    """Of peers; our own end the run."""
+    for of in contenders:
+        if of.failure and of.engine is decant:
+            raise RuntimeError(f"decant: {what}: {of.failure}")
+        if of.failure:
+            skipped(" ".join(filter(None, [of.engine.name, of.name, what])), of.failure)
 
 
 def compare_models(options, results):
-    with_llama = (installed("llama_cpp", "llama.cpp", "llama-cpp-python")
-                  and installed("gguf", "llama.cpp, which reads models made with gguf"))
+    peers = [PEERS[name] for name in options.peers if installed(PEERS[name])]
     for shape in map(SHAPES.get, options.shapes):
         for weights in options.weights:
-            model = Model(options, shape, weights, with_llama)
+            if shape.lacks(weights):
+                skipped(f"{shape.name} in {weights}", shape.lacks(weights))
+                continue
+            model = Model(options, shape, weights, peers)
             try:
-                results["engines"] = [loaded["engine"] for loaded in model.loaded]
+                results["engines"] = list(dict.fromkeys(results["engines"] + model.names()))
                 for threads in options.threads:
                     model.open_sessions(threads)
                     for measure in options.measures:
@@ -179,29 +199,45 @@ def compare_models(options, results):
 
 
 def compare_attention(options, results):
-    if not options.attention or not installed("torch", "attention alone"):
+    if not options.attention:
         return
-    engines = [Engine("decant", [options.decant]), python_engine("torch", "torch_run.py")]
+    guests = {peer: peer.start() for peer in map(ATTENTION_PEERS.get, options.attention_peers)
+              if installed(peer)}
+    decant = Engine("decant", [options.decant])
     try:
-        for case in options.attention:
+        for case, threads, cache in itertools.product(
+                options.attention, options.threads, options.caches):
             keys, _, rows = case.partition("x")
-            for threads in options.threads:
-                for cache in options.caches:
-                    command = {"op": "attention", "heads": 32, "kv_heads": 8, "head_dim": 128,
-                               "keys": int(keys), "rows": int(rows or 1), "cache": cache,
-                               "threads": threads}
-                    contenders = [Contender(engine.name, engine, command) for engine in engines]
-                    load = OtherLoad([engine.process.pid for engine in engines])
-                    race(contenders, threads, options.rounds, options.budget)
-                    results["attention"].append({
-                        **command, "other_load": load.value(),
-                        **{of.name: [lap / of.answer["calls"] for lap in of.seconds]
-                           for of in contenders}})
-                    save(options, results)
+            command = {"op": "attention", "heads": 32, "kv_heads": 8, "head_dim": 128,
+                       "keys": int(keys), "rows": int(rows or 1), "cache": cache,
+                       "threads": threads}
+            results["attention"].append(measure_attention(options, decant, guests, command))
+            save(options, results)
     finally:
-        for engine in engines:
+        for engine in (decant, *guests.values()):
             engine.close()
     print("\n" + attention_table(results["attention"]), flush=True)
+
+
+def measure_attention(options, decant, guests, command):
+    """A row of the table: seconds of one call."""
+    contenders = [Contender("", decant, command)]
+    contenders += [Contender(name, engine, {**command, **fields})
+                   for peer, engine in guests.items()
+                   for name, fields in peer.chosen_variants(options.variants).items()]
+    load = OtherLoad([engine.process.pid for engine in (decant, *guests.values())])
+    race(contenders, command["threads"], options.rounds, options.budget)
+    report_failures(contenders, decant, f"{command['keys']} keys in {command['cache']}")
+    peers = [{"peer": peer.name,
+              "seconds": {of.name: call_seconds(of) for of in contenders
+                          if of.engine is engine and of.seconds}}
+             for peer, engine in guests.items()]
+    return {**command, "other_load": load.value(), "decant": call_seconds(contenders[0]),
+            "peers": peers}
+
+
+def call_seconds(contender):
+    return [lap / contender.answer["calls"] for lap in contender.seconds]
 
 
 def save(options, results):
@@ -224,8 +260,10 @@ def main():
         (out / "table.md").write_text(
             table(results["rows"]) + "\n\n" + attention_table(results["attention"]) + "\n\n```\n" +
             json.dumps([results["machine"], results["engines"]], indent=1) + "\n```\n")
-        if results["rows"] and installed("matplotlib", "the plot"):
+        if results["rows"] and importlib.util.find_spec("matplotlib"):
             plot(results, out / "ratios.png")
+        elif results["rows"]:
+            skipped("the plot", "matplotlib is not installed")
 
 
 if __name__ == "__main__":

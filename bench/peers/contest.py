@@ -8,6 +8,8 @@ import statistics
 import time
 from dataclasses import dataclass, field
 
+from protocol import Refusal
+
 SETTLE = 0.02  # seconds in which the threads of the last contender fall asleep
 
 
@@ -21,11 +23,16 @@ class Contender:
     warm_up: dict = field(default_factory=dict)
     seconds: list = field(default_factory=list)
     answer: dict = field(default_factory=dict)
+    failure: str = ""
 
     def run(self, threads, warming=False):
         time.sleep(SETTLE)
         changed = self.warm_up if warming else {}
-        self.answer = self.engine.ask(**{**self.command, **changed, "rounds": 1})
+        try:
+            self.answer = self.engine.ask(**{**self.command, **changed, "rounds": 1})
+        except Refusal as refusal:
+            self.failure, self.seconds = str(refusal), []
+            return
         if not warming:
             self.seconds += self.answer["cpu" if threads == 1 else "wall"]
 
@@ -37,7 +44,10 @@ class Contender:
 
 
 def race(contenders, threads, rounds, budget):
-    """Runs every contender `rounds` times, or twice and until `budget` seconds are over."""
+    """Runs every contender `rounds` times, or twice and until `budget` seconds are over.
+
+    One that fails is not run again, and has no seconds.
+    """
     for contender in contenders:
         contender.run(threads, warming=True)
     start = time.perf_counter()
@@ -45,4 +55,5 @@ def race(contenders, threads, rounds, budget):
         if done >= 2 and time.perf_counter() - start > budget:
             break
         for contender in contenders:
-            contender.run(threads)
+            if not contender.failure:
+                contender.run(threads)

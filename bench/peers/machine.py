@@ -6,7 +6,8 @@ import platform
 import sys
 import time
 
-PACKAGES = ("llama-cpp-python", "gguf", "numpy", "torch")
+PACKAGES = ("llama-cpp-python", "gguf", "numpy", "torch", "ctranslate2", "onnxruntime",
+            "onnxruntime-genai", "openvino", "openvino-genai", "transformers")
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -39,11 +40,14 @@ def busy_seconds():
 
 
 def own_seconds(processes):
-    """Processor time of this process and of `processes`."""
+    """Processor time of this process and of those of `processes` that have not ended."""
     used = sum(os.times()[:2])
     for process in processes:
-        with open(f"/proc/{process}/stat") as line:
-            fields = line.read().rsplit(")", 1)[1].split()
+        try:
+            with open(f"/proc/{process}/stat") as line:
+                fields = line.read().rsplit(")", 1)[1].split()
+        except FileNotFoundError:
+            continue
         used += (int(fields[11]) + int(fields[12])) / TICKS
     return used
 
