@@ -11,7 +11,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <iterator>
 #include <limits>
+#include <span>
 #include <vector>
 
 namespace {
@@ -32,13 +35,16 @@ Matrix noisy(Index rows, Index columns, std::uint64_t seed) {
 
 const float kSinks[] = {0.5f, -3.0f, 6.0f, 90.0f};
 
-// Keys [0, past + rows), four query heads on two key heads.
-trial::Attended attend(Index past, Index rows, Executor& executor, const float* sinks) {
-  const Matrix keys = noisy(past + rows, 2 * 16, 1);
-  const Matrix values = noisy(past + rows, 2 * 16, 2);
-  const auto store = trial::store_of(2, keys, values, past + rows);
-  return trial::attend(store, past, noisy(rows, 4 * 16, 3), 4, 0.25, Causal{}, Plain{}, executor,
-                       sinks);
+// Rows [first, past + 7) of a sequence of which the last seven have queries; four query heads on
+// two key heads.
+trial::Attended attend(Index past, Index first, Executor& executor, const float* sinks) {
+  const Matrix keys = noisy(past + 7, 2 * 16, 1);
+  const Matrix values = noisy(past + 7, 2 * 16, 2);
+  const auto store = trial::store_of(2, keys, values, past + 7);
+  Matrix queries = noisy(7, 4 * 16, 3);
+  queries.cells.erase(queries.cells.begin(), queries.cells.begin() + (first - past) * 4 * 16);
+  queries.rows -= first - past;
+  return trial::attend(store, first, queries, 4, 0.25, Causal{}, Plain{}, executor, sinks);
 }
 
 TEST(Sink, MatchesTheTwin) {
@@ -48,7 +54,7 @@ TEST(Sink, MatchesTheTwin) {
     reference::Attention how{.heads = 4, .kv_heads = 2, .scale = 0.25, .past = past};
     how.sinks.assign(std::begin(kSinks), std::end(kSinks));
     const auto expected = reference::attend(how, noisy(7, 4 * 16, 3), keys, values);
-    const trial::Attended result = attend(past, 7, serial_executor(), kSinks);
+    const trial::Attended result = attend(past, past, serial_executor(), kSinks);
     for (std::size_t i = 0; i < result.output.size(); ++i) {
       ASSERT_NEAR(result.output[i], expected.output.cells[i], 2e-6) << past << ", " << i;
     }
@@ -61,21 +67,23 @@ TEST(Sink, MatchesTheTwin) {
 // Cut into segments among threads, beside other rows or alone, it counts once.
 TEST(Sink, ChangesNoBitWithTheCut) {
   ThreadPool pool(3);
-  const trial::Attended together = attend(2093, 8, serial_executor(), kSinks);
-  const trial::Attended alone = attend(2100, 1, serial_executor(), kSinks);
-  const trial::Attended split = attend(2100, 1, pool, kSinks);
-  EXPECT_TRUE(trial::same_bits(std::span<const float>(alone.output), split.output));
-  EXPECT_TRUE(trial::same_bits(std::span<const float>(alone.log_sum_exp), split.log_sum_exp));
-  const trial::Attended threaded = attend(2093, 8, pool, kSinks);
-  EXPECT_TRUE(trial::same_bits(std::span<const float>(together.output), threaded.output));
+  const trial::Attended together = attend(2100, 2100, serial_executor(), kSinks);
+  for (Executor* executor : {&serial_executor(), static_cast<Executor*>(&pool)}) {
+    const trial::Attended alone = attend(2100, 2106, *executor, kSinks);
+    const trial::Attended again = attend(2100, 2100, *executor, kSinks);
+    EXPECT_TRUE(trial::same_bits(std::span(together.output).last(4 * 16), alone.output));
+    EXPECT_TRUE(trial::same_bits(std::span(together.log_sum_exp).last(4), alone.log_sum_exp));
+    EXPECT_TRUE(trial::same_bits(together.output, again.output));
+    EXPECT_TRUE(trial::same_bits(together.log_sum_exp, again.log_sum_exp));
+  }
 }
 
 TEST(Sink, OfMinusInfinityIsNone) {
   const std::vector<float> none(4, -std::numeric_limits<float>::infinity());
-  const trial::Attended without = attend(1020, 7, serial_executor(), nullptr);
-  const trial::Attended with = attend(1020, 7, serial_executor(), none.data());
-  EXPECT_TRUE(trial::same_bits(std::span<const float>(without.output), with.output));
-  EXPECT_TRUE(trial::same_bits(std::span<const float>(without.log_sum_exp), with.log_sum_exp));
+  const trial::Attended without = attend(1020, 1020, serial_executor(), nullptr);
+  const trial::Attended with = attend(1020, 1020, serial_executor(), none.data());
+  EXPECT_TRUE(trial::same_bits(without.output, with.output));
+  EXPECT_TRUE(trial::same_bits(without.log_sum_exp, with.log_sum_exp));
 }
 
 // A window of three keys whose scores are all 0, and a row that sees none.
@@ -113,8 +121,12 @@ TEST(Sink, CountsOnceWhereverKeysAreCut) {
 
 TEST(Sink, ThatIsNoNumberMakesTheRowNone) {
   const std::vector<float> nan(4, std::numeric_limits<float>::quiet_NaN());
-  for (float number : attend(20, 1, serial_executor(), nan.data()).output) {
-    EXPECT_TRUE(std::isnan(number));
+  for (Position past : {20, -7}) {  // the rows of the second see no key
+    const auto store = trial::store_of(2, noisy(27, 32, 1), noisy(27, 32, 2), 27);
+    const trial::Attended lost = trial::attend(store, past, noisy(7, 64, 3), 4, 0.25, Causal{},
+                                               Plain{}, serial_executor(), nan.data());
+    for (float number : lost.output) EXPECT_TRUE(std::isnan(number));
+    for (float number : lost.log_sum_exp) EXPECT_TRUE(std::isnan(number));
   }
 }
 

@@ -1,9 +1,12 @@
 // Where there is no room or no sense: refused before anything changed, or ended with a reason.
 #include "decoding/models.hpp"
+#include "law/models.hpp"
 
 #include <decant/codec/plain.hpp>
 #include <decant/decoding/generate.hpp>
 #include <decant/kv/contiguous.hpp>
+#include <decant/kv/paged.hpp>
+#include <decant/kv/ring.hpp>
 
 #include <gtest/gtest.h>
 
@@ -51,6 +54,36 @@ struct Bench {
   Store store;
   model::Workspace workspace;
 };
+
+TEST(Refusals, OfARingLeaveItAsItWas) {
+  trial::Family family = trial::windowed();
+  family.config.windows.assign(family.config.windows.size(), 65);
+  const model::Decoder decoder = trial::decoder_of(family);
+  model::Workspace workspace(decoder.config(), {.rows = 50});
+  const auto run = [&](kv::Ring<codec::F32>& ring, const Tokens& prompt) {
+    return generate(decoder, ring, workspace, prompt, {.max_new_tokens = 0});
+  };
+  kv::Ring<codec::F32> narrow(decoder.config().geometry(), 64, 50);
+  EXPECT_THROW(run(narrow, {1, 2}), std::invalid_argument);
+  EXPECT_EQ(narrow.end(), 0);
+  kv::Ring<codec::F32> ring(decoder.config().geometry(), 65, 50);
+  run(ring, Tokens(300, 1));
+  EXPECT_THROW(run(ring, {1, 2}), CannotRewind);
+  EXPECT_EQ(ring.end(), 300);
+}
+
+// A fork of 20 tokens in pages of 16 has room for them, but not for a page of its own.
+TEST(Refusals, OfPagesThatOthersHoldComeLate) {
+  const model::Decoder decoder = reference::toy_decoder();
+  model::Workspace workspace(decoder.config(), {.rows = 64});
+  kv::PagePool<codec::F32> pool(decoder.config().geometry(), 2, 16);
+  kv::Paged<codec::F32> origin(pool);
+  generate(decoder, origin, workspace, prompt_of(20), {.max_new_tokens = 0});
+  kv::Paged<codec::F32> fork = origin.fork();
+  EXPECT_THROW(generate(decoder, fork, workspace, prompt_of(20)), CacheFull);
+  EXPECT_EQ(fork.end(), 19);
+  EXPECT_EQ(origin.end(), 20);
+}
 
 TEST(Refusals, LeaveTheStoreAsItWas) {
   Bench bench(64);

@@ -77,21 +77,35 @@ TEST(Interchange, LaysHeadsOneBehindTheOther) {
   }
 }
 
-TEST(Interchange, GoesFromAnyStoreToAnyOther) {
-  const std::vector<Index> ids = numbered(40);
-  kv::PagePool<codec::F32> pool(kGeometry, 4, 16);
-  kv::Paged<codec::F32> paged(pool);
+template <class C>
+class InterchangeOf : public testing::Test {};
+using Codecs = testing::Types<codec::F32, codec::BF16, codec::F16>;
+TYPED_TEST_SUITE(InterchangeOf, Codecs);
+
+// Out of pages into a ring that writes over what it has, and out of that.
+TYPED_TEST(InterchangeOf, GoesFromStoreToStore) {
+  const std::vector<Index> ids = numbered(200);
+  kv::PagePool<TypeParam> pool(kGeometry, 13, 16);
+  kv::Paged<TypeParam> paged(pool);
   trial::append(paged, ids);
-  Arrays arrays(40);
-  arrays.fill(paged, {0, 40});
-  kv::Ring<codec::F32> ring(kGeometry, 30, 25);
-  kv::append(ring, std::span<const kv::SequenceArrays<const float>>(arrays.views()), {0, 25});
-  kv::append(ring, std::span<const kv::SequenceArrays<const float>>(arrays.views()), {25, 40});
+  Arrays arrays(200);
+  arrays.fill(paged, {0, 200});
+  const auto views = arrays.views();
+  const std::span<const kv::SequenceArrays<const float>> all = views;
+  kv::Ring<TypeParam> ring(kGeometry, 30, 25);
+  for (Index first = 0; first < 200; first += 25) kv::append(ring, all, {first, first + 25});
   EXPECT_TRUE(trial::holds(ring, ids));
-  EXPECT_THROW(
-      kv::append(ring, std::span<const kv::SequenceArrays<const float>>(arrays.views()), {0, 26}),
-      CacheFull);
+  EXPECT_THROW(kv::append(ring, all, {0, 26}), CacheFull);
   EXPECT_TRUE(trial::holds(ring, ids));
+
+  ASSERT_GT(ring.begin(), 0);
+  Arrays last(200 - ring.begin());
+  last.fill(ring, {ring.begin(), 200});
+  kv::Contiguous<TypeParam> rest(kGeometry, last.tokens);
+  const auto last_views = last.views();
+  kv::append(rest, std::span<const kv::SequenceArrays<const float>>(last_views), {0, last.tokens});
+  EXPECT_TRUE(trial::holds(rest, std::span(ids).subspan(static_cast<std::size_t>(ring.begin()))));
+  EXPECT_THROW(arrays.fill(ring, {ring.begin() - 1, 200}), std::invalid_argument);
 }
 
 TEST(Interchange, RefusesWhatIsNotThere) {
@@ -106,6 +120,8 @@ TEST(Interchange, RefusesWhatIsNotThere) {
   EXPECT_THROW(kv::append(store, all, {5, 4}), std::invalid_argument);
   EXPECT_THROW(arrays.fill(store, {0, 9}), std::invalid_argument);
   EXPECT_THROW(arrays.fill(store, {5, 11}), std::invalid_argument);
+  EXPECT_THROW(arrays.fill(store, {-1, 3}), std::invalid_argument);
+  EXPECT_THROW(arrays.fill(store, {5, 4}), std::invalid_argument);
   EXPECT_THROW(kv::copy_out(store, 2, {0, 1}, {nullptr, nullptr, 8}), std::invalid_argument);
   EXPECT_TRUE(trial::holds(store, numbered(10)));
   for (const auto& numbers : arrays.keys) {

@@ -12,7 +12,7 @@
 //
 // Depends on  attention/segment.hpp, core/executor.hpp
 // Source      Dao et al. 2022, arXiv:2205.14135; Ainslie et al. 2023, arXiv:2305.13245 (groups)
-// Tested by   tests/attention/attend_test.cpp, against tests/reference/attention.hpp
+// Tested by   tests/attention/{attend,sink}_test.cpp, against tests/reference/attention.hpp
 #pragma once
 
 #include <decant/attention/mask.hpp>
@@ -86,7 +86,7 @@ inline Range segments_of(const Range& visible) noexcept {
   return {visible.begin / kSegmentKeys, ceil_div(visible.end, kSegmentKeys)};
 }
 
-// The values of one query in `out`, and its entry in log_sum_exp.
+// The values of one query in `out`.
 template <kv::Store S>
 std::span<float> out_row(const Sequence<S>& sequence, const Problem& problem,
                          const QueryBlock& block, Index q) {
@@ -174,6 +174,8 @@ void check(const Sequence<S>& sequence, const Problem& problem, const M& mask,
   expects(scratch.fits(geometry, problem.heads, executor.threads()),
           "attention::attend: the scratch was made for other heads or fewer threads than ",
           executor.threads());
+  expects(sequence.rows >= 0, "attention::attend: a sequence of ", sequence.rows, " rows");
+  if (sequence.rows == 0) return;
   const Position begin = mask.visible(sequence.first).begin;
   const Position end = mask.visible(sequence.first + sequence.rows - 1).end;
   expects(begin >= sequence.store->begin(), "attention::attend: a row that sees position ", begin,

@@ -16,8 +16,8 @@
 
 namespace decant::inline v0::attention {
 
-// The keys that the row at `position` sees. Laws: it depends on `position` alone, and its end does
-// not fall as positions rise.
+// The keys that the row at `position` sees. Laws: it depends on `position` alone, and neither its
+// begin nor its end falls as positions rise.
 template <class M>
 concept Mask = requires(const M& mask, Position position) {
   { mask.visible(position) } -> std::same_as<Range>;

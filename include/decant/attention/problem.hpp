@@ -38,13 +38,14 @@ struct Sequence {
   Index rows = 0;
   const float* queries = nullptr;
   float* out = nullptr;
-  float* log_sum_exp = nullptr;  // natural logarithm
+  float* log_sum_exp = nullptr;  // natural logarithm, a sink included
 };
 
 // What all sequences of one call have in common.
 //
 // Shape    sinks [heads] or null: a score of each head, neither scaled nor transformed, that takes
-//          weight from every row once and has no value
+//          weight from every row once and has no value; of results that are to be merged, one has
+//          it
 struct Problem {
   Index layer = 0;
   Index heads = 0;         // query heads, a multiple of the store's heads

@@ -126,13 +126,16 @@ class Run {
     check_options(options, decoder.config());
     expects(store.geometry() == decoder.config().geometry(),
             "decoding::generate: the store was made for another geometry than the model's");
+    expects(decoder.config().sees_within(store.window()),
+            "decoding::generate: a store for windows of ", store.window(),
+            " tokens, and layers of the model that look back further");
     expects(workspace.config() == decoder.config(),
             "decoding::generate: the workspace was made for another configuration");
     const Index reused =
         options.recompute ? 0 : std::min<Index>(store.end(), std::ssize(prompt) - 1);
-    expects(reused == 0 || reused >= store.earliest_rewind(),
-            "decoding::generate: the store cannot go back to ", reused, " tokens, only to ",
-            store.earliest_rewind());
+    expects<CannotRewind>(reused == 0 || reused >= store.earliest_rewind(),
+                          "decoding::generate: the store cannot go back to ", reused,
+                          " tokens, only to ", store.earliest_rewind());
     result_.statistics.prompt_tokens = std::ssize(prompt);
     result_.statistics.cached_tokens = reused;
   }
@@ -239,9 +242,11 @@ class Run {
 //
 // Errors   before anything changed: std::invalid_argument (an empty prompt, ids outside the
 //          vocabulary, options, a store or workspace made for another model, a prompt longer than
-//          learned positions), CacheFull where the prompt is longer than the store. Later:
-//          std::invalid_argument on logits that are NaN or infinite, and whatever the sink throws;
-//          the store then holds a beginning of the sequence
+//          learned positions), CacheFull where the prompt is longer than the store, CannotRewind
+//          where the store holds too little before the last prompt token. Later:
+//          std::invalid_argument on logits that are NaN or infinite, CacheFull where the pages that
+//          the prompt takes are not to be had, and whatever the sink throws; the store then holds a
+//          beginning of the sequence
 // Cost     one step per chunk of workspace.limits().rows prompt tokens, one per new token but the
 //          last; with recompute, the whole sequence for each new token
 // Threads  the store, the workspace and the sink belong to the run until it returns

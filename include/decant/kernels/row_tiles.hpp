@@ -85,10 +85,11 @@ class RowTiles {
   //
   // Errors   std::invalid_argument when they are more than there is room for; nothing changed then
   void assign(const float* rows, Index stride, Index count, Index columns, Executor& executor) {
-    row_bytes_ = columns * kNumberBytes;
-    base_ = reinterpret_cast<const std::byte*>(rows);
-    if (count == 1) return;
-    expect_room(count, row_bytes_);
+    if (count == 1) {
+      base_ = reinterpret_cast<const std::byte*>(rows);
+      return;
+    }
+    make_room(count, columns * kNumberBytes);
     for_tiles(count, executor, [&](auto together, Index row, std::byte* to) {
       auto* number = reinterpret_cast<float*>(to);
       for (Index column = 0; column < columns; ++column) {
@@ -100,8 +101,7 @@ class RowTiles {
   // The same in pairs of bf16 numbers; an odd one out is paired with zero.
   void assign_pairs(const float* rows, Index stride, Index count, Index columns,
                     Executor& executor) {
-    row_bytes_ = ceil_div(columns, 2) * kNumberBytes;
-    expect_room(count, row_bytes_);
+    make_room(count, ceil_div(columns, 2) * kNumberBytes);
     for_tiles(count, executor, [&](auto together, Index row, std::byte* to) {
       auto* pair = reinterpret_cast<std::uint32_t*>(to);
       for_lanes(columns, [&](Index column, Index numbers) {
@@ -119,8 +119,7 @@ class RowTiles {
   // The same in blocks of whole numbers, for weights whose own are shifted by `zero`.
   void assign_blocks(const float* rows, Index stride, Index count, Index columns, std::int32_t zero,
                      Executor& executor) {
-    row_bytes_ = block_bytes(columns);
-    expect_room(count, row_bytes_);
+    make_room(count, block_bytes(columns));
     for_tiles(count, executor, [&](auto together, Index row, std::byte* to) {
       auto* block = reinterpret_cast<RowBlock<together>*>(to);
       for (Index column = 0; column < columns; column += 32, ++block) {
@@ -154,9 +153,10 @@ class RowTiles {
     return ceil_div(columns, 32) * static_cast<Index>(sizeof(RowBlock<1>));
   }
 
-  void expect_room(Index rows, Index row_bytes) const {
-    expects(rows * row_bytes <= memory_.size(), "kernels::RowTiles: ", rows, " rows of ", row_bytes,
-            " bytes, with room for ", memory_.size());
+  void make_room(Index rows, Index row_bytes) {
+    expects(checked_product(rows, row_bytes) <= memory_.size(), "kernels::RowTiles: ", rows,
+            " rows of ", row_bytes, " bytes, with room for ", memory_.size());
+    row_bytes_ = row_bytes;
   }
 
   // fill(integral_constant<rows>, first row, where to) for every tile.

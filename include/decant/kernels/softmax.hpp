@@ -65,7 +65,7 @@ inline void merge(SoftmaxPart& part, std::span<float> values, const SoftmaxPart&
 inline void add_sink(SoftmaxPart& part, std::span<float> values, float score) {
   if (score == kNoScore) return;
   if (part.empty()) {
-    part = {score, 1.0f};
+    part = {score, exp(score - score)};  // 1, or no number
     std::fill(values.begin(), values.end(), 0.0f);
     return;
   }

@@ -46,8 +46,8 @@ struct Block {
 //          reserve(n) is for n up to chunk()
 //          blocks(layer, head) ascend and cover every position held or put
 template <class S>
-concept Store = requires(S& store, const S& view, Index n, Position at,
-                         std::span<const float> row) {
+concept Store = requires(S& store, const S& view, Index n, Position at, std::span<const float> row,
+                         std::span<float> out) {
   requires codec::Codec<typename S::Keys> && codec::Codec<typename S::Values>;
   { view.geometry() } -> std::convertible_to<Geometry>;
   { view.begin() } -> std::convertible_to<Position>;
@@ -57,6 +57,7 @@ concept Store = requires(S& store, const S& view, Index n, Position at,
   { view.earliest_rewind() } -> std::convertible_to<Position>;
   { view.window() } -> std::convertible_to<Index>;
   { view.chunk() } -> std::convertible_to<Index>;
+  view.get(n, n, at, out, out);
   { view.blocks(n, n) } -> std::ranges::random_access_range;
   requires std::same_as<std::ranges::range_value_t<decltype(view.blocks(n, n))>, Block>;
   store.reserve(n);

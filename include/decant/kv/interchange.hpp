@@ -41,7 +41,9 @@ struct SequenceArrays {
   }
 };
 
-// Appends tokens [from.begin, from.end) of the arrays, given for every layer, to a store.
+// Appends tokens [from.begin, from.end) of the arrays, given for every layer, to a store. Rows are
+// what attention reads: keys normed and turned, in the pairing of the model, for the positions from
+// store.end() on that they come to stand at.
 //
 // Errors   std::invalid_argument (another number of layers, tokens that the arrays do not have),
 //          and what reserve() throws; nothing changed then

@@ -78,7 +78,7 @@ class Decoder {
     for (const auto& entry : batch.entries()) {
       expects(entry.store->geometry() == config_.geometry(),
               "model::Decoder::step: a store of another geometry");
-      expects(entry.store->window() == 0 || (widest > 0 && widest <= entry.store->window()),
+      expects(config_.sees_within(entry.store->window()),
               "model::Decoder::step: a store for windows of ", entry.store->window(),
               " tokens, the model has ", widest == 0 ? "none" : "one of ",
               widest == 0 ? std::string() : std::to_string(widest));
