@@ -7,7 +7,6 @@
 #include "law/bits.hpp"
 #include "law/executors.hpp"
 #include "reference/attention.hpp"
-#include "reference/model.hpp"
 
 #include <decant/core/thread_pool.hpp>
 
@@ -25,15 +24,7 @@ using namespace decant;
 using attention::Bidirectional;
 using attention::Causal;
 using reference::Matrix;
-
-Matrix noisy(Index rows, Index columns, std::uint64_t seed) {
-  Matrix result(rows, columns);
-  std::uint64_t place = seed << 32;
-  for (double& cell : result.cells) {
-    cell = static_cast<double>(static_cast<float>(2 * reference::noise(place++)));
-  }
-  return result;
-}
+using trial::noisy_rows;
 
 // The numbers as a store of codec C gives them back.
 template <codec::Codec C>
@@ -58,9 +49,9 @@ struct Case {
       : shape(how),
         past(past_keys),
         rows(row_count),
-        queries(noisy(rows, shape.heads * shape.key_dim, 1)),
-        keys(stored<C>(noisy(past + rows, shape.kv_heads * shape.key_dim, 2))),
-        values(stored<C>(noisy(past + rows, shape.kv_heads * shape.value_dim, 3))),
+        queries(noisy_rows(rows, shape.heads * shape.key_dim, 1)),
+        keys(stored<C>(noisy_rows(past + rows, shape.kv_heads * shape.key_dim, 2))),
+        values(stored<C>(noisy_rows(past + rows, shape.kv_heads * shape.value_dim, 3))),
         store(trial::store_of<C>(shape.kv_heads, keys, values, past + rows + 35)) {}
 
   reference::Attention twin() const {
@@ -295,7 +286,7 @@ TYPED_TEST(Attend, KeepsToItsStridesAndNeedsNoLogSumExp) {
 TEST(AttendScratch, TakesAContextLongerThanItWasMadeFor) {
   constexpr Index kSegments = 9;
   const Index keys = kSegments * attention::kSegmentKeys;
-  const reference::Matrix numbers = noisy(keys, 4, 1);
+  const reference::Matrix numbers = noisy_rows(keys, 4, 1);
   const auto store = trial::store_of(1, numbers, numbers, keys);
   const std::vector<float> query = {1.0f, -1.0f, 0.5f, 2.0f};
   const attention::Problem problem = {.heads = 1, .query_stride = 4, .out_stride = 4};
@@ -314,7 +305,7 @@ TEST(AttendScratch, TakesAContextLongerThanItWasMadeFor) {
 }
 
 TEST(AttendScratch, IsRefusedForAnotherProblem) {
-  const reference::Matrix numbers = noisy(8, 4, 1);
+  const reference::Matrix numbers = noisy_rows(8, 4, 1);
   const auto store = trial::store_of(1, numbers, numbers, 8);
   const std::vector<float> query(8);
   std::vector<float> out(8);

@@ -1,8 +1,9 @@
 // tests/attention/run.hpp - attention of the library on the twin's matrices.
 //
-// Depends on  attention/attend.hpp, kv/contiguous.hpp, reference/matrix.hpp
+// Depends on  attention/attend.hpp, kv/contiguous.hpp, law/bits.hpp, reference/matrix.hpp
 #pragma once
 
+#include "law/bits.hpp"
 #include "reference/matrix.hpp"
 
 #include <decant/attention/attend.hpp>
@@ -10,12 +11,21 @@
 #include <decant/core/executor.hpp>
 #include <decant/kv/contiguous.hpp>
 
+#include <algorithm>
+#include <cstdint>
 #include <limits>
 #include <span>
 #include <utility>
 #include <vector>
 
 namespace decant::trial {
+
+// Numbers in [-1, 1) that f32 holds.
+inline reference::Matrix noisy_rows(Index rows, Index columns, std::uint64_t seed) {
+  reference::Matrix result(rows, columns);
+  std::ranges::copy(noisy(rows * columns, seed), result.cells.begin());
+  return result;
+}
 
 // Writes row i of keys and values to position first + i, of layer 0.
 //

@@ -2,7 +2,6 @@
 #include "attention/run.hpp"
 #include "law/bits.hpp"
 #include "reference/attention.hpp"
-#include "reference/model.hpp"
 
 #include <decant/core/thread_pool.hpp>
 #include <decant/kernels/softmax.hpp>
@@ -23,25 +22,17 @@ using namespace decant;
 using attention::Causal;
 using attention::Plain;
 using reference::Matrix;
-
-Matrix noisy(Index rows, Index columns, std::uint64_t seed) {
-  Matrix result(rows, columns);
-  std::uint64_t place = seed << 32;
-  for (double& cell : result.cells) {
-    cell = static_cast<double>(static_cast<float>(2 * reference::noise(place++)));
-  }
-  return result;
-}
+using trial::noisy_rows;
 
 const float kSinks[] = {0.5f, -3.0f, 6.0f, 90.0f};
 
 // Rows [first, past + 7) of a sequence of which the last seven have queries; four query heads on
 // two key heads.
 trial::Attended attend(Index past, Index first, Executor& executor, const float* sinks) {
-  const Matrix keys = noisy(past + 7, 2 * 16, 1);
-  const Matrix values = noisy(past + 7, 2 * 16, 2);
+  const Matrix keys = noisy_rows(past + 7, 2 * 16, 1);
+  const Matrix values = noisy_rows(past + 7, 2 * 16, 2);
   const auto store = trial::store_of(2, keys, values, past + 7);
-  Matrix queries = noisy(7, 4 * 16, 3);
+  Matrix queries = noisy_rows(7, 4 * 16, 3);
   queries.cells.erase(queries.cells.begin(), queries.cells.begin() + (first - past) * 4 * 16);
   queries.rows -= first - past;
   return trial::attend(store, first, queries, 4, 0.25, Causal{}, Plain{}, executor, sinks);
@@ -49,11 +40,11 @@ trial::Attended attend(Index past, Index first, Executor& executor, const float*
 
 TEST(Sink, MatchesTheTwin) {
   for (Index past : {0, 60, 1020, 2100}) {
-    const Matrix keys = noisy(past + 7, 2 * 16, 1);
-    const Matrix values = noisy(past + 7, 2 * 16, 2);
+    const Matrix keys = noisy_rows(past + 7, 2 * 16, 1);
+    const Matrix values = noisy_rows(past + 7, 2 * 16, 2);
     reference::Attention how{.heads = 4, .kv_heads = 2, .scale = 0.25, .past = past};
     how.sinks.assign(std::begin(kSinks), std::end(kSinks));
-    const auto expected = reference::attend(how, noisy(7, 4 * 16, 3), keys, values);
+    const auto expected = reference::attend(how, noisy_rows(7, 4 * 16, 3), keys, values);
     const trial::Attended result = attend(past, past, serial_executor(), kSinks);
     for (std::size_t i = 0; i < result.output.size(); ++i) {
       ASSERT_NEAR(result.output[i], expected.output.cells[i], 2e-6) << past << ", " << i;
@@ -122,8 +113,8 @@ TEST(Sink, CountsOnceWhereverKeysAreCut) {
 TEST(Sink, ThatIsNoNumberMakesTheRowNone) {
   const std::vector<float> nan(4, std::numeric_limits<float>::quiet_NaN());
   for (Position past : {20, -7}) {  // the rows of the second see no key
-    const auto store = trial::store_of(2, noisy(27, 32, 1), noisy(27, 32, 2), 27);
-    const trial::Attended lost = trial::attend(store, past, noisy(7, 64, 3), 4, 0.25, Causal{},
+    const auto store = trial::store_of(2, noisy_rows(27, 32, 1), noisy_rows(27, 32, 2), 27);
+    const trial::Attended lost = trial::attend(store, past, noisy_rows(7, 64, 3), 4, 0.25, Causal{},
                                                Plain{}, serial_executor(), nan.data());
     for (float number : lost.output) EXPECT_TRUE(std::isnan(number));
     for (float number : lost.log_sum_exp) EXPECT_TRUE(std::isnan(number));

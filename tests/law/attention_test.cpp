@@ -2,7 +2,6 @@
 #include "attention/run.hpp"
 #include "law/bits.hpp"
 #include "law/executors.hpp"
-#include "reference/model.hpp"
 
 #include <decant/attention/attend.hpp>
 #include <decant/core/thread_pool.hpp>
@@ -19,13 +18,7 @@ using namespace decant;
 using attention::Causal;
 using reference::Matrix;
 using trial::Attended;
-
-Matrix noisy(Index rows, Index columns, std::uint64_t seed) {
-  Matrix result(rows, columns);
-  std::uint64_t place = seed << 32;
-  for (double& cell : result.cells) cell = 2 * reference::noise(place++);
-  return result;
-}
+using trial::noisy_rows;
 
 Matrix rows_of(const Matrix& all, Index first, Index rows) {
   Matrix some(rows, all.columns);
@@ -38,9 +31,9 @@ template <class C>
 struct Sequence {
   Sequence(Index heads, Index kv_heads, Index key_dim, Index value_dim, Index length,
            std::uint64_t seed)
-      : queries(noisy(length, heads * key_dim, seed)),
-        keys(noisy(length, kv_heads * key_dim, seed + 1)),
-        values(noisy(length, kv_heads * value_dim, seed + 2)),
+      : queries(noisy_rows(length, heads * key_dim, seed)),
+        keys(noisy_rows(length, kv_heads * key_dim, seed + 1)),
+        values(noisy_rows(length, kv_heads * value_dim, seed + 2)),
         store(trial::store_of<C>(kv_heads, keys, values, length + 20)) {}
 
   Matrix queries;

@@ -17,10 +17,11 @@ using trial::Rows;
 using trial::Runner;
 using trial::ShuffledExecutor;
 
-// All families, or in a slow build the two that differ most: several key heads, and one.
-std::vector<trial::Family> some_families() {
+// All families, or in a slow build a few: the first two differ most, having several key heads, and
+// one.
+std::vector<trial::Family> some_families(std::size_t in_slow_builds = 2) {
   std::vector<trial::Family> families = trial::families();
-  if (trial::kSlowBuild) families.resize(2);
+  if (trial::kSlowBuild) families.resize(in_slow_builds);
   return families;
 }
 
@@ -139,9 +140,7 @@ Rows long_run(const model::Decoder& decoder, std::span<const Token> tokens, Exec
 
 TYPED_TEST(Company, OfThreadsChangesNoBitOfALongSequence) {
   const std::size_t prompt = trial::kSlowBuild ? 1020 : 2040;
-  std::vector<trial::Family> families = some_families();
-  if (trial::kSlowBuild) families.resize(1);
-  for (const trial::Family& family : families) {
+  for (const trial::Family& family : some_families(1)) {
     SCOPED_TRACE(family.name);
     const model::Decoder decoder = trial::decoder_of(family, TypeParam::kType);
     const std::vector<Token> tokens =
