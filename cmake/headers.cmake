@@ -14,6 +14,7 @@ set(DECANT_HEADERS
   include/decant/core/thread_pool.hpp
   include/decant/core/types.hpp
   include/decant/codec/concept.hpp
+  include/decant/codec/type.hpp
   include/decant/codec/plain.hpp
   include/decant/codec/scaled.hpp
   include/decant/codec/block.hpp
@@ -28,9 +29,11 @@ set(DECANT_HEADERS
   include/decant/kernels/softmax.hpp
   include/decant/kernels/tile.hpp
   include/decant/kv/block.hpp
+  include/decant/kv/block_range.hpp
   include/decant/kv/contiguous.hpp
   include/decant/kv/geometry.hpp
   include/decant/kv/interchange.hpp
+  include/decant/kv/layered.hpp
   include/decant/kv/page_pool.hpp
   include/decant/kv/paged.hpp
   include/decant/kv/panel.hpp
@@ -49,6 +52,7 @@ set(DECANT_HEADERS
   include/decant/model/decoder.hpp
   include/decant/model/profile.hpp
   include/decant/model/layer.hpp
+  include/decant/model/store_check.hpp
   include/decant/model/weights.hpp
   include/decant/model/weights_check.hpp
   include/decant/model/workspace.hpp
@@ -64,6 +68,7 @@ set(DECANT_IO_HEADERS
   include/decant/io/byte_letters.hpp
   include/decant/io/checkpoint.hpp
   include/decant/io/checkpoint_config.hpp
+  include/decant/io/fingerprint.hpp
   include/decant/io/gguf.hpp
   include/decant/io/gguf_config.hpp
   include/decant/io/gguf_keys.hpp
@@ -79,15 +84,20 @@ set(DECANT_IO_HEADERS
   include/decant/io/json.hpp
   include/decant/io/little_endian.hpp
   include/decant/io/llama_weights.hpp
+  include/decant/io/load_checkpoint.hpp
   include/decant/io/load_options.hpp
   include/decant/io/load_tokenizer.hpp
   include/decant/io/mapped_file.hpp
   include/decant/io/metaspace.hpp
+  include/decant/io/new_file.hpp
   include/decant/io/normalizer.hpp
   include/decant/io/pattern.hpp
   include/decant/io/pre_tokenizer.hpp
   include/decant/io/safetensors.hpp
   include/decant/io/score_merges.hpp
+  include/decant/io/sealed_tensors.hpp
+  include/decant/io/snapshot.hpp
+  include/decant/io/snapshot_format.hpp
   include/decant/io/tensor.hpp
   include/decant/io/tensor_files.hpp
   include/decant/io/text_stream.hpp

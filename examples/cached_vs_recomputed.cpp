@@ -9,7 +9,9 @@
 #include <decant/kv/contiguous.hpp>
 #include <decant/model/decoder.hpp>
 
+#include "support/command_line.hpp"
 #include "support/model.hpp"
+#include "support/options.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -37,12 +39,12 @@ struct Options {
   bool csv = false;
 };
 
-void declare(CLI::App& app, Options& options) {
-  examples::add_model(app, options.model, "a checkpoint (the embedded one)");
-  app.add_option("--lengths", options.lengths, "of the prompts, as in \"1 10 100\" (1 to 256)");
-  examples::add_type(app, "--cache-type", options.cache_type, "numbers of the cache (f32)");
-  examples::add_threads(app, options.threads);
-  app.add_flag("--csv", options.csv, "comma-separated values in place of the table");
+void declare(examples::CommandLine& command, Options& options) {
+  examples::add_model(command, options.model, "a checkpoint (the embedded one)");
+  command.add_text("--lengths", options.lengths, "of the prompts, as in \"1 10 100\" (1 to 256)");
+  examples::add_type(command, "--cache-type", options.cache_type, "numbers of the cache (f32)");
+  examples::add_threads(command, options.threads);
+  command.add_flag("--csv", options.csv, "comma-separated values in place of the table");
 }
 
 // What was asked for, or powers of two, as far as the model reaches; in ascending order.
@@ -186,8 +188,9 @@ void cached_vs_recomputed(const Options& options) {
 
 int main(int argc, char** argv) {
   Options options;
-  CLI::App app("Compares decoding with a cache and without, in time and bit for bit.",
-               "cached_vs_recomputed");
-  declare(app, options);
-  return examples::run(app, argc, argv, [&] { cached_vs_recomputed(options); });
+  examples::CommandLine command(
+      "cached_vs_recomputed",
+      "Compares decoding with a cache and without, in time and bit for bit.");
+  declare(command, options);
+  return command.run(argc, argv, [&] { cached_vs_recomputed(options); });
 }

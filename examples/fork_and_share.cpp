@@ -12,7 +12,9 @@
 #include <decant/kv/paged.hpp>
 #include <decant/model/decoder.hpp>
 
+#include "support/command_line.hpp"
 #include "support/model.hpp"
+#include "support/options.hpp"
 
 #include <cstdint>
 #include <iostream>
@@ -34,16 +36,13 @@ struct Options {
   Index threads = examples::default_threads();
 };
 
-void declare(CLI::App& app, Options& options) {
-  const auto number = [&app](const std::string& name, Index& value, const std::string& about,
-                             Index most) {
-    app.add_option(name, value, about)->check(examples::number<Index>(1, most))->type_name("N");
-  };
-  examples::add_model(app, options.model, "a checkpoint (the embedded one)");
-  app.add_option("--prompt", options.prompt, "the text to continue")->check(examples::not_empty());
-  number("--samples", options.samples, "continuations (4)", 1000);
-  number("--max-new-tokens", options.new_tokens, "tokens of each (24)", 1 << 20);
-  examples::add_threads(app, options.threads);
+void declare(examples::CommandLine& command, Options& options) {
+  examples::add_model(command, options.model, "a checkpoint (the embedded one)");
+  command.add_nonempty_text("--prompt", options.prompt, "the text to continue");
+  examples::add_number(command, "--samples", options.samples, "continuations (4)", 1, 1000);
+  examples::add_number(command, "--max-new-tokens", options.new_tokens, "tokens of each (24)", 1,
+                       1 << 20);
+  examples::add_threads(command, options.threads);
 }
 
 // The pages that `samples` sequences take when each has the prompt for itself.
@@ -92,7 +91,8 @@ void fork_and_share(const Options& options) {
 
 int main(int argc, char** argv) {
   Options options;
-  CLI::App app("Continues one prompt several times, on forks of one cache.", "fork_and_share");
-  declare(app, options);
-  return examples::run(app, argc, argv, [&] { fork_and_share(options); });
+  examples::CommandLine command("fork_and_share",
+                                "Continues one prompt several times, on forks of one cache.");
+  declare(command, options);
+  return command.run(argc, argv, [&] { fork_and_share(options); });
 }

@@ -11,7 +11,10 @@
 #include <decant/kv/block.hpp>
 #include <decant/model/decoder.hpp>
 
+#include "support/command_line.hpp"
 #include "support/model.hpp"
+#include "support/options.hpp"
+#include "support/prefix_file.hpp"
 #include "support/profile.hpp"
 #include "support/store.hpp"
 
@@ -33,19 +36,20 @@ struct Options {
   decoding::GenerateOptions generate = {.max_new_tokens = 100, .sampler = {.temperature = 0.8}};
   io::LoadOptions load;
   examples::StoreOptions store;
+  std::string load_prefix, save_prefix;
   Index threads = examples::default_threads();
   bool stats = false;
   bool profile = false;
 };
 
-void declare(CLI::App& app, Options& options) {
+void declare(examples::CommandLine& command, Options& options) {
   decoding::SamplerOptions& sampler = options.generate.sampler;
-  examples::add_model(app, options.model, "a checkpoint (the embedded one)");
-  app.add_option("--prompt", options.prompt, "the text to continue (\"ROMEO:\")");
-  const auto number = [&app]<class Number>(const std::string& name, Number& value,
-                                           const std::string& about,
-                                           Number most = std::numeric_limits<Number>::max()) {
-    app.add_option(name, value, about)->type_name("N")->check(examples::number<Number>(0, most));
+  examples::add_model(command, options.model, "a checkpoint (the embedded one)");
+  command.add_text("--prompt", options.prompt, "the text to continue (\"ROMEO:\")");
+  const auto number = [&command]<class Number>(const std::string& name, Number& value,
+                                               const std::string& about,
+                                               Number most = std::numeric_limits<Number>::max()) {
+    examples::add_number(command, name, value, about, 0, most);
   };
   number("--max-new-tokens", options.generate.max_new_tokens, "at most so many (100)");
   number("--temperature", sampler.temperature, "0 takes the most probable token (0.8)");
@@ -53,12 +57,16 @@ void declare(CLI::App& app, Options& options) {
   number("--top-p", sampler.top_p, "of the most probable up to this mass (1)", 1.0);
   number("--min-p", sampler.min_p, "of those so probable beside the best (0)");
   number("--seed", sampler.seed, "which random numbers (0)");
-  examples::add_load_options(app, options.load);
-  examples::add_store_options(app, options.store);
-  examples::add_threads(app, options.threads);
-  app.add_flag("--recompute", options.generate.recompute, "no reuse; the text is the same");
-  app.add_flag("--stats", options.stats, "counts and times to standard error");
-  app.add_flag("--profile", options.profile, "time by kind of operation to standard error");
+  examples::add_load_options(command, options.load);
+  examples::add_store_options(command, options.store);
+  command.add_nonempty_text("--load-prefix", options.load_prefix,
+                            "a file of --save-prefix: what it has of the prompt is not computed");
+  command.add_nonempty_text("--save-prefix", options.save_prefix,
+                            "where the keys and values of prompt and text go");
+  examples::add_threads(command, options.threads);
+  command.add_flag("--recompute", options.generate.recompute, "no reuse; the text is the same");
+  command.add_flag("--stats", options.stats, "counts and times to standard error");
+  command.add_flag("--profile", options.profile, "time by kind of operation to standard error");
 }
 
 // The prompt in tokens; of an empty one, the token that begins a text.
@@ -111,8 +119,16 @@ decoding::Generation stream(const Options& options, const io::Tokenizer& tokeniz
     std::cout << std::exchange(waiting, "") << text.push(token) << std::flush;
     return std::cout.good();
   };
+  if (!options.load_prefix.empty()) {
+    examples::load_prefix(options.load_prefix, decoder, prompt, store);
+  }
   auto generation = generate(decoder, store, workspace, prompt, options.generate, show);
   std::cout << waiting << text.finish() << '\n';
+  if (!options.save_prefix.empty()) {
+    std::vector<Token> tokens = prompt;
+    tokens.insert(tokens.end(), generation.tokens.begin(), generation.tokens.end());
+    examples::save_prefix(options.save_prefix, decoder, tokens, store);
+  }
   if (options.profile) {
     examples::print(std::cerr, profile, watched.seconds(), examples::measure_bounds(threads));
   }
@@ -143,7 +159,7 @@ void generate(Options options) {
 
 int main(int argc, char** argv) {
   Options options;
-  CLI::App app("Continues a text, from a checkpoint.", "generate");
-  declare(app, options);
-  return examples::run(app, argc, argv, [&] { generate(options); });
+  examples::CommandLine command("generate", "Continues a text, from a checkpoint.");
+  declare(command, options);
+  return command.run(argc, argv, [&] { generate(options); });
 }

@@ -7,7 +7,9 @@
 #include <decant/codec/scaled.hpp>
 #include <decant/kv/ring.hpp>
 
+#include "support/command_line.hpp"
 #include "support/model.hpp"
+#include "support/options.hpp"
 #include "support/store.hpp"
 
 #include <algorithm>
@@ -28,24 +30,23 @@ struct Options {
   Index tokens = 0, batch = 1, budget = 0;
 };
 
-void declare(CLI::App& app, Options& options) {
-  const auto number = [&app](const std::string& name, Index& value, const std::string& about) {
-    return app.add_option(name, value, about)->check(examples::number<Index>(1))->type_name("N");
+void declare(examples::CommandLine& command, Options& options) {
+  const auto number = [&command](const std::string& name, Index& value, const std::string& about) {
+    return examples::add_number(command, name, value, about, 1);
   };
-  auto* model =
-      app.add_option("--model", options.model, "a folder with a config.json, or a GGUF file")
-          ->check(examples::not_empty());
-  auto* layers = number("--layers", options.layers, "layers of the model");
-  auto* heads = number("--kv-heads", options.kv_heads, "key and value heads of a layer");
-  auto* dim = number("--head-dim", options.head_dim, "numbers of a key and of a value");
-  examples::add_type(app, "--dtype", options.store.type, "the format of a number")->required();
-  examples::add_store_kind(app, options.store);
+  const auto model = command.add_nonempty_text("--model", options.model,
+                                               "a folder with a config.json, or a GGUF file");
+  auto layers = number("--layers", options.layers, "layers of the model");
+  auto heads = number("--kv-heads", options.kv_heads, "key and value heads of a layer");
+  auto dim = number("--head-dim", options.head_dim, "numbers of a key and of a value");
+  examples::add_type(command, "--dtype", options.store.type, "the format of a number").required();
+  examples::add_store_kind(command, options.store);
   number("--tokens", options.tokens, "tokens of a sequence (what the model was made for)");
   number("--batch", options.batch, "sequences (1)");
   number("--budget", options.budget, "bytes to fill");
-  layers->needs(heads)->needs(dim)->excludes(model);
-  heads->needs(layers)->excludes(model);
-  dim->needs(layers)->excludes(model);
+  layers.needs(heads).needs(dim).excludes(model);
+  heads.needs(layers).excludes(model);
+  dim.needs(layers).excludes(model);
 }
 
 // The shape asked for; a model also says how long its sequences get.
@@ -146,7 +147,7 @@ void kv_memory(Options options) {
 
 int main(int argc, char** argv) {
   Options options;
-  CLI::App app("Says what a cache of keys and values takes.", "kv_memory");
-  declare(app, options);
-  return examples::run(app, argc, argv, [&] { kv_memory(options); });
+  examples::CommandLine command("kv_memory", "Says what a cache of keys and values takes.");
+  declare(command, options);
+  return command.run(argc, argv, [&] { kv_memory(options); });
 }

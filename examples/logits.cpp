@@ -6,10 +6,12 @@
 
 #include <decant/core/thread_pool.hpp>
 #include <decant/io/load_options.hpp>
+#include <decant/io/new_file.hpp>
 #include <decant/kv/block.hpp>
 
+#include "support/command_line.hpp"
 #include "support/model.hpp"
-#include "support/new_file.hpp"
+#include "support/options.hpp"
 #include "support/store.hpp"
 
 #include <algorithm>
@@ -32,16 +34,15 @@ struct Options {
   Index threads = examples::default_threads();
 };
 
-void declare(CLI::App& app, Options& options) {
-  examples::add_model(app, options.model, "a checkpoint")->required();
-  app.add_option("--tokens", options.tokens, "token ids, as in \"1 2 3\"")->required();
-  app.add_option("--out", options.out, "the file: a row of f32 for every token")
-      ->required()
-      ->check(examples::not_empty());
-  app.add_option("--chunks", options.chunks, "tokens of each step, as in \"2 1\"");
-  examples::add_load_options(app, options.load);
-  examples::add_store_options(app, options.store);
-  examples::add_threads(app, options.threads);
+void declare(examples::CommandLine& command, Options& options) {
+  examples::add_model(command, options.model, "a checkpoint").required();
+  command.add_text("--tokens", options.tokens, "token ids, as in \"1 2 3\"").required();
+  command.add_nonempty_text("--out", options.out, "the file: a row of f32 for every token")
+      .required();
+  command.add_text("--chunks", options.chunks, "tokens of each step, as in \"2 1\"");
+  examples::add_load_options(command, options.load);
+  examples::add_store_options(command, options.store);
+  examples::add_threads(command, options.threads);
 }
 
 std::vector<Token> tokens_of(const Options& options, Index vocabulary) {
@@ -81,7 +82,7 @@ void write(const Options& options, const model::Decoder& decoder, S& store,
   const Index rows = std::ranges::max(chunks);
   ThreadPool threads(options.threads);
   model::Workspace workspace(decoder.config(), {.rows = rows, .logit_rows = rows}, threads);
-  examples::NewFile file(options.out);
+  io::NewFile file(options.out);
   model::Batch<S> batch;
   for (Index chunk : chunks) {
     const auto first = static_cast<std::size_t>(store.end());
@@ -90,7 +91,7 @@ void write(const Options& options, const model::Decoder& decoder, S& store,
     decoder.step(batch, workspace);
     for (Index row = 0; row < chunk; ++row) {
       check_numbers(workspace.logits(row), store.end() - chunk + row);
-      file.write(workspace.logits(row));
+      file.write(std::as_bytes(workspace.logits(row)));
     }
   }
   file.commit();
@@ -113,8 +114,8 @@ void logits(const Options& options) {
 
 int main(int argc, char** argv) {
   Options options;
-  CLI::App app("Writes a model's logits after each of some tokens, raw little-endian f32.",
-               "logits");
-  declare(app, options);
-  return examples::run(app, argc, argv, [&] { logits(options); });
+  examples::CommandLine command(
+      "logits", "Writes a model's logits after each of some tokens, raw little-endian f32.");
+  declare(command, options);
+  return command.run(argc, argv, [&] { logits(options); });
 }

@@ -11,7 +11,9 @@
 #include <decant/kv/ring.hpp>
 #include <decant/model/decoder.hpp>
 
+#include "support/command_line.hpp"
 #include "support/model.hpp"
+#include "support/options.hpp"
 
 #include <array>
 #include <cstdint>
@@ -42,15 +44,15 @@ struct Options {
   Index threads = examples::default_threads();
 };
 
-void declare(CLI::App& app, Options& options) {
-  const auto number = [&app](const std::string& name, Index& value, const std::string& about) {
-    app.add_option(name, value, about)->check(examples::number<Index>(1, 4096))->type_name("N");
+void declare(examples::CommandLine& command, Options& options) {
+  const auto number = [&command](const std::string& name, Index& value, const std::string& about) {
+    examples::add_number(command, name, value, about, 1, 4096);
   };
-  examples::add_model(app, options.model, "a checkpoint (the embedded one)");
+  examples::add_model(command, options.model, "a checkpoint (the embedded one)");
   number("--turns", options.turns, "of the conversation (12)");
   number("--window", options.window, "tokens that the model looks back (128)");
   number("--answer", options.answer, "tokens of an answer (20)");
-  examples::add_threads(app, options.threads);
+  examples::add_threads(command, options.threads);
 }
 
 void print_row(Index turn, const decoding::Statistics& kept, const decoding::Statistics& fresh,
@@ -96,7 +98,8 @@ void long_chat(const Options& options) {
 
 int main(int argc, char** argv) {
   Options options;
-  CLI::App app("Keeps a conversation that is longer than the model looks back.", "long_chat");
-  declare(app, options);
-  return examples::run(app, argc, argv, [&] { long_chat(options); });
+  examples::CommandLine command("long_chat",
+                                "Keeps a conversation that is longer than the model looks back.");
+  declare(command, options);
+  return command.run(argc, argv, [&] { long_chat(options); });
 }

@@ -10,7 +10,9 @@
 #include <decant/io/tokenizer.hpp>
 #include <decant/kv/contiguous.hpp>
 
+#include "support/command_line.hpp"
 #include "support/model.hpp"
+#include "support/options.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -34,14 +36,12 @@ struct Options {
   Index threads = examples::default_threads();
 };
 
-void declare(CLI::App& app, Options& options) {
-  examples::add_model(app, options.model, "a checkpoint (the embedded one)");
-  app.add_option("--text", options.text, "a file of UTF-8 (a speech of Hamlet's)")
-      ->check(examples::not_empty());
-  app.add_option("--window", options.window, "tokens read together, each from nothing (256)")
-      ->check(examples::number<Index>(2, 1 << 20))
-      ->type_name("N");
-  examples::add_threads(app, options.threads);
+void declare(examples::CommandLine& command, Options& options) {
+  examples::add_model(command, options.model, "a checkpoint (the embedded one)");
+  command.add_nonempty_text("--text", options.text, "a file of UTF-8 (a speech of Hamlet's)");
+  examples::add_number(command, "--window", options.window,
+                       "tokens read together, each from nothing (256)", 2, 1 << 20);
+  examples::add_threads(command, options.threads);
 }
 
 // How numbers are held. The first is what the others are compared with.
@@ -172,7 +172,8 @@ void compare(const Options& options) {
 
 int main(int argc, char** argv) {
   Options options;
-  CLI::App app("Says how well a model foresees a text, by number format.", "perplexity");
-  declare(app, options);
-  return examples::run(app, argc, argv, [&] { compare(options); });
+  examples::CommandLine command("perplexity",
+                                "Says how well a model foresees a text, by number format.");
+  declare(command, options);
+  return command.run(argc, argv, [&] { compare(options); });
 }

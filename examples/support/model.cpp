@@ -1,8 +1,12 @@
 #include "support/model.hpp"
 
-#include <decant/codec/concept.hpp>
+#include <decant/codec/type.hpp>
+#include <decant/core/error.hpp>
+#include <decant/io/load_checkpoint.hpp>
 #include <decant/io/load_tokenizer.hpp>
 #include <decant/kernels/packed.hpp>
+
+#include "support/options.hpp"
 
 #include <filesystem>
 #include <iostream>
@@ -23,33 +27,32 @@ std::string default_model_folder() {
   return (std::filesystem::path(DECANT_EXAMPLE_MODELS) / "shakespeare").string();
 }
 
-CLI::Option* add_model(CLI::App& app, std::string& path, const std::string& about) {
-  return app.add_option("--model", path, about)->type_name("FOLDER|FILE.gguf")->check(not_empty());
+CommandLine::Option add_model(CommandLine& command, std::string& path, const std::string& about) {
+  return command.add("--model", "FOLDER|FILE.gguf", about, [&path](const std::string& text) {
+    path = text;
+    return text.empty() ? "is empty" : std::string();
+  });
 }
 
-void add_load_options(CLI::App& app, io::LoadOptions& options) {
+void add_load_options(CommandLine& command, io::LoadOptions& options) {
   using kernels::Activations;
-  const auto refuse = [](const std::string& option, const std::string& text, const char* names) {
-    throw CLI::ValidationError(option, sentence("\"", text, "\" is not ", names));
-  };
-  const auto weights = [&options, refuse](const std::string& text) {
+  const auto weights = [&options](const std::string& text) {
     options.weights = parse_type(text);
     const bool known = options.weights && !codec::is_scaled(*options.weights);
-    if (!known && text != "as-stored") {
-      refuse("--weights", text, "as-stored, f32, bf16, f16, q8_0 or q4_0");
-    }
+    if (known || text == "as-stored") return std::string();
+    return sentence("\"", text, "\" is not as-stored, f32, bf16, f16, q8_0 or q4_0");
   };
-  const auto activations = [&options, refuse](const std::string& text) {
+  const auto activations = [&options](const std::string& text) {
     if (text != "quantised" && text != "full") {
-      refuse("--activations", text, "quantised or full");
+      return sentence("\"", text, "\" is not quantised or full");
     }
     options.activations = text == "full" ? Activations::full : Activations::quantised;
+    return std::string();
   };
-  app.add_option_function<std::string>("--weights", weights, "numbers of the weights (as-stored)")
-      ->type_name("as-stored|f32|bf16|f16|q8_0|q4_0");
-  app.add_option_function<std::string>("--activations", activations,
-                                       "rows of products (quantised by q8_0 and q4_0, else full)")
-      ->type_name("quantised|full");
+  command.add("--weights", "as-stored|f32|bf16|f16|q8_0|q4_0", "numbers of the weights (as-stored)",
+              weights);
+  command.add("--activations", "quantised|full",
+              "rows of products (quantised by q8_0 and q4_0, else full)", activations);
 }
 
 io::Checkpoint load(const std::string& path, const io::LoadOptions& options) {

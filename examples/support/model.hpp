@@ -3,18 +3,21 @@
 //
 // Reading files takes a compiler long, so it is compiled once, in model.cpp.
 //
-// Depends on  io/checkpoint.hpp, io/load_options.hpp, io/tokenizer.hpp, support/options.hpp
+// Depends on  io/checkpoint.hpp, io/load_options.hpp, support/command_line.hpp
 // Tested by   tests/examples/CMakeLists.txt, which starts an example from another folder
 #pragma once
 
 #include <decant/io/checkpoint.hpp>
 #include <decant/io/load_options.hpp>
-#include <decant/io/tokenizer.hpp>
 #include <decant/model/config.hpp>
 
-#include "support/options.hpp"
+#include "support/command_line.hpp"
 
 #include <string>
+
+namespace decant::inline v0::io {
+class Tokenizer;  // whoever loads one includes it
+}
 
 namespace examples {
 
@@ -22,10 +25,10 @@ namespace examples {
 // where it was when the example was compiled.
 std::string default_model_folder();
 
-CLI::Option* add_model(CLI::App& app, std::string& path, const std::string& about);
+CommandLine::Option add_model(CommandLine& command, std::string& path, const std::string& about);
 
 // How weights are stored, and what products do to the rows beside them.
-void add_load_options(CLI::App& app, decant::io::LoadOptions& options);
+void add_load_options(CommandLine& command, decant::io::LoadOptions& options);
 
 // The checkpoint at `path`; what is odd about it, but not wrong, goes to standard error.
 decant::io::Checkpoint load(const std::string& path, const decant::io::LoadOptions& options = {});

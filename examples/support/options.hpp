@@ -1,13 +1,13 @@
 // examples/support/options.hpp - options that several examples share, and numbers as text.
 //
-// Depends on  codec/plain.hpp, core/types.hpp, support/run.hpp
+// Depends on  codec/plain.hpp, core/types.hpp, support/command_line.hpp
 // Tested by   tests/examples/refusals.cmake
 #pragma once
 
 #include <decant/codec/plain.hpp>
 #include <decant/core/types.hpp>
 
-#include "support/run.hpp"
+#include "support/command_line.hpp"
 
 #include <algorithm>
 #include <charconv>
@@ -40,25 +40,24 @@ std::string written(Number number) {
   return text.str();
 }
 
-// Lets an option be a number in [least, most] and nothing else; of type Index, a whole number.
+// An option that is a number in [least, most] and nothing else; of a whole type, a whole number.
 template <class Number>
-CLI::Validator number(Number least, Number most = std::numeric_limits<Number>::max()) {
-  constexpr std::string_view kKind = std::is_integral_v<Number> ? "whole number" : "number";
-  const bool open = most == std::numeric_limits<Number>::max();
-  const std::string range = open ? sentence("of at least ", written(least))
-                                 : sentence("from ", written(least), " to ", written(most));
-  const auto refusal = [=](const std::string& text) {
+CommandLine::Option add_number(
+    CommandLine& command, const std::string& name, Number& value, const std::string& about,
+    std::type_identity_t<Number> least,
+    std::type_identity_t<Number> most = std::numeric_limits<Number>::max()) {
+  return command.add(name, "N", about, [&value, least, most](const std::string& text) {
     const std::optional<Number> given = parse<Number>(text);
-    if (given && *given >= least && *given <= most) return std::string();
-    return sentence("\"", text, "\" is not a ", kKind, " ", range);
-  };
-  return CLI::Validator(refusal, "");
-}
-
-// Lets an option be anything but empty.
-inline CLI::Validator not_empty() {
-  return CLI::Validator(
-      [](const std::string& text) { return text.empty() ? "is empty" : std::string(); }, "");
+    if (given && *given >= least && *given <= most) {
+      value = *given;
+      return std::string();
+    }
+    constexpr std::string_view kKind = std::is_integral_v<Number> ? "whole number" : "number";
+    const bool open = most == std::numeric_limits<Number>::max();
+    return sentence("\"", text, "\" is not a ", kKind,
+                    open ? sentence(" of at least ", written(least))
+                         : sentence(" from ", written(least), " to ", written(most)));
+  });
 }
 
 // The whole numbers of a list such as "1 2 3" or "1,2,3", none below `least`.
@@ -103,27 +102,25 @@ inline std::optional<decant::codec::Type> parse_type(std::string_view name) {
 }
 
 // A format that a cache may have.
-inline CLI::Option* add_type(CLI::App& app, const std::string& option, decant::codec::Type& type,
-                             const std::string& about) {
-  const auto read = [option, &type](const std::string& text) {
+inline CommandLine::Option add_type(CommandLine& command, const std::string& name,
+                                    decant::codec::Type& type, const std::string& about) {
+  constexpr const char* kForm = "f32|bf16|f16|fp8_e4m3|fp8_e5m2|int8";
+  return command.add(name, kForm, about, [&type](const std::string& text) {
     const auto parsed = parse_type(text);
     if (!parsed || decant::codec::is_block(*parsed)) {
-      throw CLI::ValidationError(
-          option, sentence("\"", text, "\" is not f32, bf16, f16, fp8_e4m3, fp8_e5m2 or int8"));
+      return sentence("\"", text, "\" is not f32, bf16, f16, fp8_e4m3, fp8_e5m2 or int8");
     }
     type = *parsed;
-  };
-  return app.add_option_function<std::string>(option, read, about)
-      ->type_name("f32|bf16|f16|fp8_e4m3|fp8_e5m2|int8");
+    return std::string();
+  });
 }
 
 // As many threads as the machine runs at once; the number changes the time, never a bit.
 inline Index default_threads() { return std::max<Index>(1, std::thread::hardware_concurrency()); }
 
-inline CLI::Option* add_threads(CLI::App& app, Index& threads) {
-  return app.add_option("--threads", threads, "threads of a step (all of this machine)")
-      ->check(number<Index>(1, 1024))
-      ->type_name("N");
+inline CommandLine::Option add_threads(CommandLine& command, Index& threads) {
+  return add_number(command, "--threads", threads, "threads of a step (all of this machine)", 1,
+                    1024);
 }
 
 }  // namespace examples

@@ -10,6 +10,7 @@
 #include <decant/kv/ring.hpp>
 #include <decant/model/config.hpp>
 
+#include "support/command_line.hpp"
 #include "support/options.hpp"
 
 #include <cstddef>
@@ -25,28 +26,28 @@ struct StoreOptions {
 };
 
 // The kind of store and its sizes; the type of numbers is add_type()'s.
-inline void add_store_kind(CLI::App& app, StoreOptions& options) {
-  app.add_option("--store", options.kind, "where keys and values are kept (contiguous)")
-      ->check([](const std::string& text) {
-        const bool known = text == "contiguous" || text == "paged" || text == "ring";
-        return known ? std::string() : sentence("\"", text, "\" is not contiguous, paged or ring");
-      })
-      ->type_name("contiguous|paged|ring");
-  app.add_option("--page-size", options.page_tokens, "tokens of a page, a multiple of 16 (64)")
-      ->check([](const std::string& text) {
-        const auto tokens = parse<Index>(text);
-        const bool fits = tokens && *tokens > 0 && *tokens % decant::kv::kPanelTokens == 0;
-        return fits ? std::string() : sentence("\"", text, "\" is not a multiple of 16");
-      })
-      ->type_name("N");
-  app.add_option("--window", options.window, "tokens that a row sees, itself counted (the model's)")
-      ->check(number<Index>(1))
-      ->type_name("N");
+inline void add_store_kind(CommandLine& command, StoreOptions& options) {
+  command.add("--store", "contiguous|paged|ring", "where keys and values are kept (contiguous)",
+              [&options](const std::string& text) {
+                options.kind = text;
+                const bool known = text == "contiguous" || text == "paged" || text == "ring";
+                return known ? std::string()
+                             : sentence("\"", text, "\" is not contiguous, paged or ring");
+              });
+  command.add("--page-size", "N", "tokens of a page, a multiple of 16 (64)",
+              [&options](const std::string& text) {
+                const auto tokens = parse<Index>(text);
+                options.page_tokens = tokens.value_or(0);
+                const bool fits = tokens && *tokens > 0 && *tokens % decant::kv::kPanelTokens == 0;
+                return fits ? std::string() : sentence("\"", text, "\" is not a multiple of 16");
+              });
+  add_number(command, "--window", options.window,
+             "tokens that a row sees, itself counted (the model's)", 1);
 }
 
-inline void add_store_options(CLI::App& app, StoreOptions& options) {
-  add_store_kind(app, options);
-  add_type(app, "--cache-type", options.type, "numbers of the cache (f32)");
+inline void add_store_options(CommandLine& command, StoreOptions& options) {
+  add_store_kind(command, options);
+  add_type(command, "--cache-type", options.type, "numbers of the cache (f32)");
 }
 
 // The model with the window asked for in the place of its own.

@@ -18,6 +18,7 @@
 #include <decant/codec/concept.hpp>
 #include <decant/codec/plain.hpp>
 #include <decant/codec/scaled.hpp>
+#include <decant/codec/type.hpp>
 #include <decant/core/buffer.hpp>
 #include <decant/core/config.hpp>
 #include <decant/core/error.hpp>
@@ -44,9 +45,11 @@
 #include <decant/kernels/softmax.hpp>
 #include <decant/kernels/tile.hpp>
 #include <decant/kv/block.hpp>
+#include <decant/kv/block_range.hpp>
 #include <decant/kv/contiguous.hpp>
 #include <decant/kv/geometry.hpp>
 #include <decant/kv/interchange.hpp>
+#include <decant/kv/layered.hpp>
 #include <decant/kv/page_pool.hpp>
 #include <decant/kv/paged.hpp>
 #include <decant/kv/panel.hpp>
@@ -57,6 +60,7 @@
 #include <decant/model/decoder.hpp>
 #include <decant/model/layer.hpp>
 #include <decant/model/profile.hpp>
+#include <decant/model/store_check.hpp>
 #include <decant/model/weights.hpp>
 #include <decant/model/weights_check.hpp>
 #include <decant/model/workspace.hpp>

@@ -174,12 +174,26 @@ broken(stranger)
 replace(${stranger}/tokenizer.json "\"added_tokens\": [" "\"added_tokens\": [{\"id\": 5000, \"content\": \"QQ\", \"special\": false, \"normalized\": false, \"single_word\": false, \"lstrip\": false, \"rstrip\": false},")
 refused(1 "stranger: its tokenizer has a token 5000, the model a vocabulary of 1024" generate --model ${stranger} --prompt aQQ)
 
-# What is not ours stays: the file that a new one would grow in.
+# A saved prefix of another kind, of another model, of no kind.
+execute_process(COMMAND ${PROGRAMS}/generate --save-prefix saved --max-new-tokens 4 --weights q8_0
+  WORKING_DIRECTORY ${WORK} OUTPUT_QUIET COMMAND_ERROR_IS_FATAL ANY)
+refused(1 "saved: has keys in f32, not int8" generate --load-prefix saved --weights q8_0 --cache-type int8)
+refused(1 "saved: was computed by [0-9a-f]+, not [0-9a-f]+" generate --load-prefix saved)
+refused(1 "absent: cannot be opened" generate --load-prefix absent)
+refused(1 "config.json: .*too few|config.json: a header" generate --load-prefix ${MODEL}/config.json)
+refused(1 "model.safetensors: does not end with a checksum" generate --load-prefix ${MODEL}/model.safetensors)
+shell("printf '\\377' | dd of=saved bs=1 seek=3000 conv=notrunc 2> dd.log")
+refused(1 "saved: its checksum is another" generate --load-prefix saved --weights q8_0)
+
+# What is not ours stays: the file that a new one would have grown in.
 file(WRITE ${WORK}/kept.part "mine")
-refused(1 "kept.part: is there" logits --model ${MODEL} --tokens 1 --out kept)
+execute_process(COMMAND ${PROGRAMS}/logits --model ${MODEL} --tokens 1 --out kept
+  WORKING_DIRECTORY ${WORK} OUTPUT_QUIET COMMAND_ERROR_IS_FATAL ANY)
 file(READ ${WORK}/kept.part kept)
-if(NOT kept STREQUAL "mine" OR EXISTS ${WORK}/kept)
-  message(SEND_ERROR "kept.part was touched: ${kept}")
+file(GLOB parts ${WORK}/kept*)
+list(LENGTH parts count)
+if(NOT kept STREQUAL "mine" OR NOT EXISTS ${WORK}/kept OR NOT count EQUAL 2)
+  message(SEND_ERROR "kept.part was touched, or something left: ${kept}, ${parts}")
 endif()
 execute_process(COMMAND sh -c "${PROGRAMS}/generate --help > /dev/full"
   RESULT_VARIABLE code ERROR_VARIABLE error)

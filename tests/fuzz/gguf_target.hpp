@@ -1,13 +1,13 @@
 // tests/fuzz/gguf_target.hpp - one GGUF file of unknown worth, read to the end and used.
 //
-// Depends on  io/checkpoint.hpp, io/gguf_tokenizer.hpp, fuzz/tokenizer_target.hpp
+// Depends on  io/load_checkpoint.hpp, io/gguf_tokenizer.hpp, fuzz/tokenizer_target.hpp
 #pragma once
 
 #include "fuzz/tokenizer_target.hpp"
 
-#include <decant/io/checkpoint.hpp>
 #include <decant/io/gguf.hpp>
 #include <decant/io/gguf_tokenizer.hpp>
+#include <decant/io/load_checkpoint.hpp>
 #include <decant/model/weights_check.hpp>
 
 #include <cstddef>

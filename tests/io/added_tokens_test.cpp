@@ -26,7 +26,7 @@ using trial::refuses;
 using trial::tokenizer_of;
 
 // Byte-level; the added tokens are 275, 276 and so on.
-io::Tokenizer with(const std::vector<std::pair<std::string, Json>>& added) {
+io::Tokenizer tokenizer_with(const std::vector<std::pair<std::string, Json>>& added) {
   Json file = file_of(byte_model(), {{"pre_tokenizer", byte_level(false, false)}});
   for (const auto& [content, flags] : added) {
     const int id = 275 + static_cast<int>(file["added_tokens"].size());
@@ -42,7 +42,7 @@ void expect_ids(const io::Tokenizer& tokenizer, const std::vector<Expected>& cas
 const Json kNone = Json::object();
 
 TEST(AddedTokens, MatchTheLongest) {
-  expect_ids(with({{"<|a", kNone}, {"<|a|>", kNone}, {"<|a|>b", kNone}, {"|>", kNone}}),
+  expect_ids(tokenizer_with({{"<|a", kNone}, {"<|a|>", kNone}, {"<|a|>b", kNone}, {"|>", kNone}}),
              {{"<|a|>", {276}},
               {"<|a|>b", {277}},
               {"<|a", {275}},
@@ -52,18 +52,18 @@ TEST(AddedTokens, MatchTheLongest) {
 }
 
 TEST(AddedTokens, TakeTheSpacesThatTheirFlagsSay) {
-  expect_ids(with({{"<m>", {{"lstrip", true}, {"rstrip", true}}}, {"<n>", kNone}}),
+  expect_ids(tokenizer_with({{"<m>", {{"lstrip", true}, {"rstrip", true}}}, {"<n>", kNone}}),
              {{"a <m> b", {97, 275, 98}},
               {"a \t\u3000<m>\n<n>", {97, 275, 276}},
               {"<m>  <m>", {275, 275}},
               {" <n> ", {32, 276, 32}}});
   expect_ids(
-      with({{"<m>", {{"lstrip", true}}}, {"<n>", {{"rstrip", true}}}}),
+      tokenizer_with({{"<m>", {{"lstrip", true}}}, {"<n>", {{"rstrip", true}}}}),
       {{"a <m> b", {97, 275, 32, 98}}, {"a <n> b", {97, 32, 276, 98}}, {"<n> <m>", {276, 275}}});
 }
 
 TEST(AddedTokens, StandAloneWhereTheyAreSingleWords) {
-  expect_ids(with({{"xy", {{"single_word", true}}}, {"日", {{"single_word", true}}}}),
+  expect_ids(tokenizer_with({{"xy", {{"single_word", true}}}, {"日", {{"single_word", true}}}}),
              {{"xy", {275}},
               {"xyxy", {120, 121, 120, 121}},
               {"xy xy", {275, 32, 275}},
@@ -76,7 +76,7 @@ TEST(AddedTokens, StandAloneWhereTheyAreSingleWords) {
               {"(xy)", {40, 275, 41}},
               {"xy\u200d", {120, 121, 226, 128, 141}},
               {"xy\u0301", {120, 121, 204, 129}}});
-  expect_ids(with({{"<m>", {{"single_word", true}, {"lstrip", true}}}}),
+  expect_ids(tokenizer_with({{"<m>", {{"single_word", true}, {"lstrip", true}}}}),
              {{"a <m>b", {97, 32, 60, 109, 62, 98}}, {"a <m> b", {97, 275, 32, 98}}});
 }
 
@@ -95,7 +95,7 @@ TEST(AddedTokens, MatchBeforeOrAfterNormalisation) {
 }
 
 TEST(AddedTokens, AreFoundInLongRunsOfTheirBeginning) {
-  const io::Tokenizer tokenizer = with({{"<|a|>", kNone}});
+  const io::Tokenizer tokenizer = tokenizer_with({{"<|a|>", kNone}});
   std::string text;
   for (int i = 0; i < 100'000; ++i) text += "<|";
   EXPECT_EQ(tokenizer.encode(text + "a|>").size(), 199'999u);

@@ -1,5 +1,5 @@
 // tests/io/checkpoint_test.cpp - whether every tensor arrives where it belongs, or is refused.
-#include <decant/io/checkpoint.hpp>
+#include <decant/io/load_checkpoint.hpp>
 
 #include "io/written_checkpoint.hpp"
 #include "io/written_files.hpp"

@@ -1,6 +1,6 @@
 // tests/io/gguf_checkpoint_test.cpp - models from GGUF files: our own small ones beside the same in
 // a folder, and published ones beside reference outputs.
-#include <decant/io/checkpoint.hpp>
+#include <decant/io/load_checkpoint.hpp>
 #include <decant/io/load_tokenizer.hpp>
 
 #include "io/written_checkpoint.hpp"
@@ -33,8 +33,8 @@ Checkpoint load(const WrittenGguf& file, const io::LoadOptions& options = {}) {
   const trial::Folder folder;
   return io::load_checkpoint(folder.write("f.gguf", file.bytes()), options);
 }
-testing::AssertionResult refused(const WrittenGguf& file,
-                                 std::initializer_list<std::string_view> parts) {
+testing::AssertionResult model_refused(const WrittenGguf& file,
+                                       std::initializer_list<std::string_view> parts) {
   return refuses([&] { load(file); }, parts);
 }
 model::Decoder decoder_of(Checkpoint checkpoint) {
@@ -89,7 +89,7 @@ TEST(GgufCheckpoint, ReadsBiases) {
   EXPECT_EQ(bias[12], 2.0f);
   EXPECT_EQ(bias[18], 3.0f);
   file.without("blk.1.attn_k.bias");
-  EXPECT_TRUE(refused(file, {"f.gguf: tensor blk.1.attn_k.bias is absent"}));
+  EXPECT_TRUE(model_refused(file, {"f.gguf: tensor blk.1.attn_k.bias is absent"}));
 }
 
 TEST(GgufCheckpoint, UsesTheEmbeddingWhereThereIsNoOutput) {
@@ -101,18 +101,20 @@ TEST(GgufCheckpoint, UsesTheEmbeddingWhereThereIsNoOutput) {
 TEST(GgufCheckpoint, RefusesTensorsThatAreMissingMisshapenOrTooMany) {
   WrittenGguf file = WrittenGguf::llama();
   file.without("blk.1.ffn_up.weight");
-  EXPECT_TRUE(refused(file, {"f.gguf: tensor blk.1.ffn_up.weight is absent"}));
+  EXPECT_TRUE(model_refused(file, {"f.gguf: tensor blk.1.ffn_up.weight is absent"}));
   file.add("blk.1.ffn_up.weight", {8, 10});
-  EXPECT_TRUE(refused(file, {"f.gguf: tensor blk.1.ffn_up.weight has shape [8, 10], not [10, 8]"}));
+  EXPECT_TRUE(
+      model_refused(file, {"f.gguf: tensor blk.1.ffn_up.weight has shape [8, 10], not [10, 8]"}));
   file = WrittenGguf::llama();
   file.add("blk.2.ffn_up.weight", {10, 8});
-  EXPECT_TRUE(refused(file, {"f.gguf: unexpected tensor blk.2.ffn_up.weight"}));
+  EXPECT_TRUE(model_refused(file, {"f.gguf: unexpected tensor blk.2.ffn_up.weight"}));
   file = WrittenGguf::llama();
   file.tensor({"blk.0.ffn_up.weight", {8, 10}, 24, std::string(80, 'x')});
-  EXPECT_TRUE(refused(file, {"f.gguf: tensor blk.0.ffn_up.weight is I8, which weights cannot be"}));
+  EXPECT_TRUE(
+      model_refused(file, {"f.gguf: tensor blk.0.ffn_up.weight is I8, which weights cannot be"}));
   file = WrittenGguf::llama();
   file.number("llama.block_count", 65536);
-  EXPECT_TRUE(refused(file, {"f.gguf: tensor blk.2.attn_norm.weight is absent"}));
+  EXPECT_TRUE(model_refused(file, {"f.gguf: tensor blk.2.attn_norm.weight is absent"}));
 }
 
 // A file of width 32 whose matrices lie in blocks: the bytes of block b are all b mod 7.

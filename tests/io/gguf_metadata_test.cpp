@@ -108,8 +108,8 @@ TEST(GgufMetadata, RefusesValuesOfAnotherTypeByKey) {
 }
 
 // What is wrong with a file whose only pair is `key` with these bytes behind it.
-testing::AssertionResult refused(const std::string& type_and_bytes,
-                                 std::initializer_list<std::string_view> parts) {
+testing::AssertionResult value_refused(const std::string& type_and_bytes,
+                                       std::initializer_list<std::string_view> parts) {
   WrittenGguf file;
   file.add_pair("key", type_and_bytes);
   const std::string bytes = file.bytes();
@@ -123,31 +123,32 @@ TEST(GgufMetadata, RefusesWhatTheFileCannotHold) {
   const auto array = [](GgufType type, std::uint64_t count) {
     return gguf_type(GgufType::array) + gguf_array(type, count, "abcd");
   };
-  EXPECT_TRUE(refused(text(4), {"f.gguf: key: 4 bytes are needed at byte 47", "has 3 left"}));
-  EXPECT_TRUE(refused(text(~std::uint64_t{0}), {"f.gguf: key: 18446744073709551615 bytes"}));
-  EXPECT_TRUE(refused(array(GgufType::u8, 5), {"f.gguf: key: 5 elements", "4 bytes"}));
-  EXPECT_TRUE(refused(array(GgufType::u64, 1), {"f.gguf: key: 1 elements"}));
-  EXPECT_TRUE(refused(array(GgufType::u64, (std::uint64_t{1} << 61) + 1), {"f.gguf: key: 23058"}));
-  EXPECT_TRUE(refused(array(GgufType::text, ~std::uint64_t{0}), {"f.gguf: key: 184467"}));
-  EXPECT_TRUE(refused(gguf_type(GgufType::u32) + "abc", {"f.gguf: key: 4 bytes are needed"}));
-  EXPECT_TRUE(refused("abc", {"f.gguf: key: 4 bytes are needed at byte 35"}));
+  EXPECT_TRUE(value_refused(text(4), {"f.gguf: key: 4 bytes are needed at byte 47", "has 3 left"}));
+  EXPECT_TRUE(value_refused(text(~std::uint64_t{0}), {"f.gguf: key: 18446744073709551615 bytes"}));
+  EXPECT_TRUE(value_refused(array(GgufType::u8, 5), {"f.gguf: key: 5 elements", "4 bytes"}));
+  EXPECT_TRUE(value_refused(array(GgufType::u64, 1), {"f.gguf: key: 1 elements"}));
+  EXPECT_TRUE(
+      value_refused(array(GgufType::u64, (std::uint64_t{1} << 61) + 1), {"f.gguf: key: 23058"}));
+  EXPECT_TRUE(value_refused(array(GgufType::text, ~std::uint64_t{0}), {"f.gguf: key: 184467"}));
+  EXPECT_TRUE(value_refused(gguf_type(GgufType::u32) + "abc", {"f.gguf: key: 4 bytes are needed"}));
+  EXPECT_TRUE(value_refused("abc", {"f.gguf: key: 4 bytes are needed at byte 35"}));
 }
 
 TEST(GgufMetadata, RefusesUnknownTypesOddFlagsAndDeepArrays) {
   const auto type = [](std::uint64_t number) { return little_endian(number, 4); };
-  EXPECT_TRUE(refused(type(13) + "abcdefgh", {"f.gguf: key: value type 13"}));
-  EXPECT_TRUE(refused(type(9) + type(99) + little_endian(0), {"f.gguf: key: value type 99"}));
-  EXPECT_TRUE(refused(gguf_type(GgufType::flag) + "\2", {"f.gguf: key: a bool", "neither"}));
-  EXPECT_TRUE(refused(gguf_type(GgufType::array) + gguf_array(GgufType::flag, 2, "\1\7"),
-                      {"f.gguf: key: a bool"}));
+  EXPECT_TRUE(value_refused(type(13) + "abcdefgh", {"f.gguf: key: value type 13"}));
+  EXPECT_TRUE(value_refused(type(9) + type(99) + little_endian(0), {"f.gguf: key: value type 99"}));
+  EXPECT_TRUE(value_refused(gguf_type(GgufType::flag) + "\2", {"f.gguf: key: a bool", "neither"}));
+  EXPECT_TRUE(value_refused(gguf_type(GgufType::array) + gguf_array(GgufType::flag, 2, "\1\7"),
+                            {"f.gguf: key: a bool"}));
   std::string nested = gguf_array(GgufType::u8, 1, "a");
   for (int depth = 1; depth < 4; ++depth) nested = gguf_array(GgufType::array, 1, nested);
   WrittenGguf file;
   file.set("key", GgufType::array, nested);
   const std::string deepest = file.bytes();
   EXPECT_EQ(parse_gguf(deepest).metadata().at("key").count, 1);
-  EXPECT_TRUE(refused(gguf_type(GgufType::array) + gguf_array(GgufType::array, 1, nested),
-                      {"f.gguf: key: arrays nested deeper than 4"}));
+  EXPECT_TRUE(value_refused(gguf_type(GgufType::array) + gguf_array(GgufType::array, 1, nested),
+                            {"f.gguf: key: arrays nested deeper than 4"}));
 }
 
 TEST(GgufMetadata, RefusesAKeyThatIsGivenTwice) {

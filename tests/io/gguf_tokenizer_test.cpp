@@ -26,8 +26,8 @@ Tokenizer tokenizer_of(const WrittenGguf& file) {
   const std::string bytes = file.bytes();
   return io::read_gguf_tokenizer(trial::parse_gguf(bytes));
 }
-testing::AssertionResult refused(const WrittenGguf& file,
-                                 std::initializer_list<std::string_view> parts) {
+testing::AssertionResult vocabulary_refused(const WrittenGguf& file,
+                                            std::initializer_list<std::string_view> parts) {
   return refuses([&] { tokenizer_of(file); }, parts);
 }
 
@@ -101,7 +101,7 @@ TEST(GgufTokenizer, PutsInFrontAndBehindWhatTheFileSays) {
   EXPECT_EQ(tokenizer_of(file).encode("a"), (Ids{260, 2}));
   EXPECT_EQ(tokenizer_of(file).decode(Ids{263}), " a");
   file.number("tokenizer.ggml.eos_token_id", 0xFFFFFFFF);
-  EXPECT_TRUE(refused(file, {"f.gguf: tokenizer.ggml.eos_token_id", "add_eos_token"}));
+  EXPECT_TRUE(vocabulary_refused(file, {"f.gguf: tokenizer.ggml.eos_token_id", "add_eos_token"}));
   file = sentencepiece();
   file.remove("tokenizer.ggml.bos_token_id");
   EXPECT_EQ(tokenizer_of(file).encode("a"), Ids{263});
@@ -133,7 +133,8 @@ TEST(GgufTokenizer, OfBytesCutsAsItsNameSays) {
     EXPECT_EQ(tokenizer.encode("1234 ab<|end|>"), expected) << name;
     EXPECT_EQ(tokenizer.decode(tokenizer.encode("1234 ab")), "1234 ab") << name;
   }
-  EXPECT_TRUE(refused(byte_level("tekken"), {"f.gguf: tokenizer.ggml.pre is \"tekken\""}));
+  EXPECT_TRUE(
+      vocabulary_refused(byte_level("tekken"), {"f.gguf: tokenizer.ggml.pre is \"tekken\""}));
 }
 
 TEST(GgufTokenizer, OfQwenComposesLetters) {
@@ -156,44 +157,48 @@ TEST(GgufTokenizer, OfLlama3KeepsAPieceThatIsATokenWhole) {
 TEST(GgufTokenizer, RefusesTablesThatDoNotFit) {
   WrittenGguf file = sentencepiece();
   file.reals("tokenizer.ggml.scores", {1, 2});
-  EXPECT_TRUE(refused(file, {"f.gguf: tokenizer.ggml.scores has 2 numbers for 265 tokens"}));
+  EXPECT_TRUE(
+      vocabulary_refused(file, {"f.gguf: tokenizer.ggml.scores has 2 numbers for 265 tokens"}));
   file.reals("tokenizer.ggml.scores", std::vector<float>(265, std::nanf("")));
-  EXPECT_TRUE(refused(file, {"f.gguf: tokenizer.ggml.scores"}));
+  EXPECT_TRUE(vocabulary_refused(file, {"f.gguf: tokenizer.ggml.scores"}));
   file = sentencepiece();
   file.numbers("tokenizer.ggml.token_type", {1});
-  EXPECT_TRUE(refused(file, {"f.gguf: tokenizer.ggml.token_type has 1 entries for 265 tokens"}));
+  EXPECT_TRUE(
+      vocabulary_refused(file, {"f.gguf: tokenizer.ggml.token_type has 1 entries for 265 tokens"}));
   file.numbers("tokenizer.ggml.token_type", std::vector<std::int32_t>(265, 7));
-  EXPECT_TRUE(refused(file, {"f.gguf: tokenizer.ggml.token_type has the kind 7"}));
+  EXPECT_TRUE(vocabulary_refused(file, {"f.gguf: tokenizer.ggml.token_type has the kind 7"}));
   file = sentencepiece();
   file.texts("tokenizer.ggml.tokens", {"a", "a"});
-  EXPECT_TRUE(refused(file, {"f.gguf: tokenizer.ggml.tokens", "\"a\""}));
+  EXPECT_TRUE(vocabulary_refused(file, {"f.gguf: tokenizer.ggml.tokens", "\"a\""}));
   file.texts("tokenizer.ggml.tokens", {"\xFF"});
-  EXPECT_TRUE(refused(file, {"f.gguf: tokenizer.ggml.tokens: the token 0 is not UTF-8"}));
+  EXPECT_TRUE(
+      vocabulary_refused(file, {"f.gguf: tokenizer.ggml.tokens: the token 0 is not UTF-8"}));
   file.remove("tokenizer.ggml.tokens");
-  EXPECT_TRUE(refused(file, {"f.gguf: tokenizer.ggml.tokens is absent"}));
+  EXPECT_TRUE(vocabulary_refused(file, {"f.gguf: tokenizer.ggml.tokens is absent"}));
   file.text("tokenizer.ggml.model", "rwkv");
-  EXPECT_TRUE(refused(file, {"f.gguf: tokenizer.ggml.model is \"rwkv\""}));
+  EXPECT_TRUE(vocabulary_refused(file, {"f.gguf: tokenizer.ggml.model is \"rwkv\""}));
   file.remove("tokenizer.ggml.model");
-  EXPECT_TRUE(refused(file, {"f.gguf: tokenizer.ggml.model is absent"}));
+  EXPECT_TRUE(vocabulary_refused(file, {"f.gguf: tokenizer.ggml.model is absent"}));
 }
 
 TEST(GgufTokenizer, RefusesMergesThatDoNotFit) {
   WrittenGguf file = byte_level("gpt-2");
   for (const char* merge : {"a", "a  b", "a b c", ""}) {
     file.texts("tokenizer.ggml.merges", {"a b", merge});
-    EXPECT_TRUE(refused(file, {"f.gguf: tokenizer.ggml.merges[1] is", "two parts"})) << merge;
+    EXPECT_TRUE(vocabulary_refused(file, {"f.gguf: tokenizer.ggml.merges[1] is", "two parts"}))
+        << merge;
   }
   file.texts("tokenizer.ggml.merges", {"a c"});
-  EXPECT_TRUE(refused(file, {"tokenizer.ggml.merges[0] needs the token \"ac\""}));
+  EXPECT_TRUE(vocabulary_refused(file, {"tokenizer.ggml.merges[0] needs the token \"ac\""}));
   file.texts("tokenizer.ggml.merges", {"a xx"});
-  EXPECT_TRUE(refused(file, {"tokenizer.ggml.merges[0] needs the token \"xx\""}));
+  EXPECT_TRUE(vocabulary_refused(file, {"tokenizer.ggml.merges[0] needs the token \"xx\""}));
   file.remove("tokenizer.ggml.merges");
-  EXPECT_TRUE(refused(file, {"f.gguf: tokenizer.ggml.merges is absent"}));
+  EXPECT_TRUE(vocabulary_refused(file, {"f.gguf: tokenizer.ggml.merges is absent"}));
   file = byte_level("gpt-2");
   file.flag("tokenizer.ggml.add_space_prefix", true);
-  EXPECT_TRUE(refused(file, {"f.gguf: tokenizer.ggml.add_space_prefix is true"}));
+  EXPECT_TRUE(vocabulary_refused(file, {"f.gguf: tokenizer.ggml.add_space_prefix is true"}));
   file.remove("tokenizer.ggml.pre");
-  EXPECT_TRUE(refused(file, {"f.gguf: tokenizer.ggml.pre is absent"}));
+  EXPECT_TRUE(vocabulary_refused(file, {"f.gguf: tokenizer.ggml.pre is absent"}));
 }
 
 TEST(GgufTokenizer, SkipsIdsWithoutAText) {

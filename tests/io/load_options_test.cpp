@@ -1,5 +1,5 @@
 // tests/io/load_options_test.cpp - weights stored in another format than their file's.
-#include <decant/io/checkpoint.hpp>
+#include <decant/io/load_checkpoint.hpp>
 
 #include "io/written_checkpoint.hpp"
 #include "model/files.hpp"

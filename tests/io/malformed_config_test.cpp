@@ -1,7 +1,7 @@
 // tests/io/malformed_config_test.cpp - configurations that say nothing a model could be made of,
 // and the special tokens, which may be odd without being wrong.
-#include <decant/io/checkpoint.hpp>
 #include <decant/io/hf_config.hpp>
+#include <decant/io/load_checkpoint.hpp>
 
 #include "fuzz/config_target.hpp"
 #include "io/written_files.hpp"
@@ -26,7 +26,7 @@ const Json kLlama = {{"model_type", "llama"},    {"vocab_size", 100},
 CheckpointConfig parse_text(const std::string& text) {
   return io::parse_hf_config(text, "config.json");
 }
-CheckpointConfig with(const Json& changes) {
+CheckpointConfig config_with(const Json& changes) {
   Json json = kLlama;
   json.update(changes);
   return parse_text(json.dump());
@@ -59,18 +59,26 @@ TEST(MalformedConfig, WhoseProductsOverflowIsRefused) {
   const Index most = Index{1} << 31;
   EXPECT_TRUE(refuses(
       [&] {
-        with({{"vocab_size", most}, {"hidden_size", most}});
+        config_with({{"vocab_size", most}, {"hidden_size", most}});
       },
       {"config.json", "63 bits"}));
-  EXPECT_TRUE(refuses([&] { with({{"num_hidden_layers", 1 << 20}}); }, {"num_hidden_layers"}));
-  EXPECT_TRUE(refuses([&] { with({{"head_dim", most}, {"hidden_size", most}}); }, {"config.json"}));
+  EXPECT_TRUE(refuses(
+      [&] {
+        config_with({{"num_hidden_layers", 1 << 20}});
+      },
+      {"num_hidden_layers"}));
+  EXPECT_TRUE(refuses(
+      [&] {
+        config_with({{"head_dim", most}, {"hidden_size", most}});
+      },
+      {"config.json"}));
 }
 
 TEST(MalformedConfig, WithAnImpossibleEpsilonIsRefused) {
   for (const char* value : {"-1e-6", "2", "1e300", "\"1e-6\"", "true", "[]"}) {
     EXPECT_TRUE(refuses(
         [&] {
-          with({{"rms_norm_eps", Json::parse(value)}});
+          config_with({{"rms_norm_eps", Json::parse(value)}});
         },
         {"rms_norm_eps"}))
         << value;
@@ -84,14 +92,14 @@ TEST(MalformedConfig, OfAnUnknownFamilyIsRefusedByName) {
        {"smollm3", "gemma2", "gemma3", "mixtral", "phi", "gpt_neox", "", "Llama"}) {
     EXPECT_TRUE(refuses(
         [&] {
-          with({{"model_type", type}});
+          config_with({{"model_type", type}});
         },
         {"config.json: model_type", type, "not supported"}));
   }
-  EXPECT_TRUE(refuses([] { with({{"model_type", 7}}); }, {"model_type is 7"}));
+  EXPECT_TRUE(refuses([] { config_with({{"model_type", 7}}); }, {"model_type is 7"}));
   EXPECT_TRUE(refuses(
       [] {
-        with({{"model_type", "gemma2"}, {"final_logit_softcapping", 30.0}});
+        config_with({{"model_type", "gemma2"}, {"final_logit_softcapping", 30.0}});
       },
       {"model_type", "gemma2"}));
 }
@@ -108,18 +116,22 @@ TEST(MalformedConfig, WithAFeatureThatChangesTheModelIsRefusedByName) {
   for (const auto& [key, feature] : features.items()) {
     EXPECT_TRUE(refuses(
         [&, name = key, value = feature] {
-          with({{name, value}});
+          config_with({{name, value}});
         },
         {key, "not supported"}));
-    EXPECT_NO_THROW(with({{key, nullptr}})) << key;
-    EXPECT_NO_THROW(with({{key, false}})) << key;
+    EXPECT_NO_THROW(config_with({{key, nullptr}})) << key;
+    EXPECT_NO_THROW(config_with({{key, false}})) << key;
   }
 }
 
 TEST(MalformedConfig, WithFlagsThatAreNoFlagsIsRefused) {
   for (const char* key : {"tie_word_embeddings", "attention_bias", "mlp_bias"}) {
     for (const char* value : {"1", "\"true\"", "[]"}) {
-      EXPECT_TRUE(refuses([&] { with({{key, Json::parse(value)}}); }, {key, "true or false"}));
+      EXPECT_TRUE(refuses(
+          [&] {
+            config_with({{key, Json::parse(value)}});
+          },
+          {key, "true or false"}));
     }
   }
 }
@@ -143,19 +155,24 @@ TEST(MalformedConfig, FromTheCorpusIsRefusedUnlessItsNameSaysThatItIsValid) {
 }
 
 TEST(SpecialTokens, AreOneAListOrNone) {
-  EXPECT_EQ(with({{"eos_token_id", 2}}).end_tokens, (std::vector<Token>{2}));
-  EXPECT_EQ(with({{"eos_token_id", {9, 0, 99}}}).end_tokens, (std::vector<Token>{9, 0, 99}));
-  EXPECT_TRUE(with({{"eos_token_id", nullptr}}).end_tokens.empty());
-  EXPECT_TRUE(with({{"eos_token_id", Json::array()}}).end_tokens.empty());
-  EXPECT_EQ(with({{"bos_token_id", 1}}).begin_token, 1);
-  EXPECT_FALSE(with({{"bos_token_id", nullptr}}).begin_token.has_value());
+  EXPECT_EQ(config_with({{"eos_token_id", 2}}).end_tokens, (std::vector<Token>{2}));
+  EXPECT_EQ(config_with({{"eos_token_id", {9, 0, 99}}}).end_tokens, (std::vector<Token>{9, 0, 99}));
+  EXPECT_TRUE(config_with({{"eos_token_id", nullptr}}).end_tokens.empty());
+  EXPECT_TRUE(config_with({{"eos_token_id", Json::array()}}).end_tokens.empty());
+  EXPECT_EQ(config_with({{"bos_token_id", 1}}).begin_token, 1);
+  EXPECT_FALSE(config_with({{"bos_token_id", nullptr}}).begin_token.has_value());
   for (const char* value : {"\"2\"", "2.0", "{}", "[\"2\"]", "true"}) {
-    EXPECT_TRUE(refuses([&] { with({{"eos_token_id", Json::parse(value)}}); }, {"eos_token_id"}));
+    EXPECT_TRUE(refuses(
+        [&] {
+          config_with({{"eos_token_id", Json::parse(value)}});
+        },
+        {"eos_token_id"}));
   }
 }
 
 TEST(SpecialTokens, OutsideTheVocabularyAreRemarkedAndIgnored) {
-  const CheckpointConfig config = with({{"eos_token_id", {50256, 2, -1}}, {"bos_token_id", 100}});
+  const CheckpointConfig config =
+      config_with({{"eos_token_id", {50256, 2, -1}}, {"bos_token_id", 100}});
   EXPECT_EQ(config.end_tokens, (std::vector<Token>{2}));
   EXPECT_FALSE(config.begin_token.has_value());
   ASSERT_EQ(config.remarks.size(), 3u);

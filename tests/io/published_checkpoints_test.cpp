@@ -1,6 +1,6 @@
 // tests/io/published_checkpoints_test.cpp - folders that others have written: shapes, constants
 // and special tokens. What they compute is tested with the decoder.
-#include <decant/io/checkpoint.hpp>
+#include <decant/io/load_checkpoint.hpp>
 
 #include "io/written_checkpoint.hpp"
 

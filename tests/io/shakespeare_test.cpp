@@ -1,5 +1,5 @@
 // tests/io/shakespeare_test.cpp - the embedded model against its own double-precision outputs.
-#include <decant/io/checkpoint.hpp>
+#include <decant/io/load_checkpoint.hpp>
 #include <decant/model/decoder.hpp>
 
 #include "model/files.hpp"

@@ -1,5 +1,5 @@
 // tests/io/third_party_test.cpp - checkpoints and reference outputs that others have made.
-#include <decant/io/checkpoint.hpp>
+#include <decant/io/load_checkpoint.hpp>
 #include <decant/model/decoder.hpp>
 
 #include "model/files.hpp"

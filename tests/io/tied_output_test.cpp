@@ -1,5 +1,5 @@
 // tests/io/tied_output_test.cpp - the output matrix: what the flag says, and what the file holds.
-#include <decant/io/checkpoint.hpp>
+#include <decant/io/load_checkpoint.hpp>
 
 #include "io/written_checkpoint.hpp"
 #include "io/written_files.hpp"

@@ -1,9 +1,9 @@
 // tests/io/written_checkpoint.hpp - a small checkpoint of any family, to be bent by tests.
 //
-// Depends on  io/checkpoint.hpp, io/written_files.hpp
+// Depends on  io/load_checkpoint.hpp, io/written_files.hpp
 #pragma once
 
-#include <decant/io/checkpoint.hpp>
+#include <decant/io/load_checkpoint.hpp>
 
 #include "io/written_files.hpp"
 

@@ -87,7 +87,7 @@ TYPED_TEST(ContiguousStore, HoldsWhatAListHoldsUnderAnyOperations) {
         store.rewind(to);
         EXPECT_EQ(store.end(), to);
       }
-      EXPECT_EQ(store.begin(), 0);
+      EXPECT_EQ(store.begin(0), 0);
       EXPECT_EQ(store.earliest_rewind(), 0);
       EXPECT_EQ(store.capacity(), capacity);
       twin.expect_equal(store);

@@ -98,14 +98,14 @@ TYPED_TEST(InterchangeOf, GoesFromStoreToStore) {
   EXPECT_THROW(kv::append(ring, all, {0, 26}), CacheFull);
   EXPECT_TRUE(trial::holds(ring, ids));
 
-  ASSERT_GT(ring.begin(), 0);
-  Arrays last(200 - ring.begin());
-  last.fill(ring, {ring.begin(), 200});
+  ASSERT_GT(ring.begin(0), 0);
+  Arrays last(200 - ring.begin(0));
+  last.fill(ring, {ring.begin(0), 200});
   kv::Contiguous<TypeParam> rest(kGeometry, last.tokens);
   const auto last_views = last.views();
   kv::append(rest, std::span<const kv::SequenceArrays<const float>>(last_views), {0, last.tokens});
-  EXPECT_TRUE(trial::holds(rest, std::span(ids).subspan(static_cast<std::size_t>(ring.begin()))));
-  EXPECT_THROW(arrays.fill(ring, {ring.begin() - 1, 200}), std::invalid_argument);
+  EXPECT_TRUE(trial::holds(rest, std::span(ids).subspan(static_cast<std::size_t>(ring.begin(0)))));
+  EXPECT_THROW(arrays.fill(ring, {ring.begin(0) - 1, 200}), std::invalid_argument);
 }
 
 TEST(Interchange, RefusesWhatIsNotThere) {

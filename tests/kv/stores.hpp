@@ -60,7 +60,7 @@ void append(S& store, std::span<const Index> ids) {
   store.publish(std::ssize(ids));
 }
 
-// Whether a store holds rows ids[begin(), end()) and nothing else.
+// Whether every layer of a store holds rows ids[begin(layer), end()) and nothing else.
 template <kv::Store S>
 testing::AssertionResult holds(const S& store, std::span<const Index> ids) {
   if (store.end() != std::ssize(ids)) {
@@ -68,8 +68,9 @@ testing::AssertionResult holds(const S& store, std::span<const Index> ids) {
   }
   bool same = true;
   Position odd = 0;
-  for (Position at = store.begin(); at < store.end(); ++at) {
+  for (Position at = 0; at < store.end(); ++at) {
     for_heads([&](Index layer, Index head) {
+      if (at < store.begin(layer)) return;
       const StoredRow row = row_of(ids[static_cast<std::size_t>(at)], layer, head);
       StoredRow held = row;
       store.get(layer, head, at, held.key, held.value);

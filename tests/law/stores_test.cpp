@@ -4,6 +4,7 @@
 
 #include <decant/codec/scaled.hpp>
 #include <decant/core/thread_pool.hpp>
+#include <decant/kv/layered.hpp>
 #include <decant/kv/paged.hpp>
 #include <decant/kv/prefix_tree.hpp>
 #include <decant/kv/ring.hpp>
@@ -180,6 +181,32 @@ TYPED_TEST(Stores, GiveTheBitsOfAContiguousOneInARingOfTheWindow) {
   }
 }
 
+// Layers with windows of 65 and 1025 in a ring, and one without in pages.
+TYPED_TEST(Stores, GiveTheBitsOfAContiguousOneInLayersOfTheirOwn) {
+  const trial::Family family = trial::windowed();
+  const model::Decoder decoder = trial::decoder_of(family);
+  const Index tokens = trial::kSlowBuild ? 150 : 1300;
+  const Index window = 1025;
+  const auto prompt = trial::random_tokens(family.config, tokens, 7);
+  kv::Contiguous<TypeParam> contiguous(family.config.geometry(), tokens);
+  const Rows expected = feed(decoder, contiguous, prompt, 64);
+  const auto part = [&](Index layers) {
+    kv::Geometry geometry = family.config.geometry();
+    geometry.layers = layers;
+    return geometry;
+  };
+  kv::PagePool<TypeParam> pool(part(1), tokens / 48 + 1, 48);
+  for (Index chunk : {1, 33}) {
+    kv::Layered store(family.config.windows, kv::Ring<TypeParam>(part(2), window, chunk),
+                      kv::Paged<TypeParam>(pool));
+    EXPECT_TRUE(trial::same_rows(expected, feed(decoder, store, prompt, chunk)));
+    const Position back = std::max(store.earliest_rewind(), tokens - 20);
+    store.rewind(back);
+    const auto again = std::span(prompt).subspan(static_cast<std::size_t>(back));
+    EXPECT_TRUE(trial::same_rows(last(expected, again.size()), feed(decoder, store, again, chunk)));
+  }
+}
+
 TYPED_TEST(Stores, OfAWindowRefuseModelsThatLookBackFurther) {
   const trial::Family family = trial::windowed();  // 65, 1025 and all
   const model::Decoder decoder = trial::decoder_of(family);
@@ -191,9 +218,35 @@ TYPED_TEST(Stores, OfAWindowRefuseModelsThatLookBackFurther) {
   const model::Decoder other = trial::decoder_of(narrow);
   kv::Ring<TypeParam> short_ring(narrow.config.geometry(), 96, 8);
   EXPECT_THROW(feed(other, short_ring, prompt, 2), std::invalid_argument);
-  kv::Ring<TypeParam> small_chunks(narrow.config.geometry(), 97, 1);
-  EXPECT_THROW(feed(other, small_chunks, prompt, 2), CacheFull);
-  EXPECT_EQ(small_chunks.end(), 0);
+}
+
+// A step of more rows than its rings take at once, of two sequences.
+TYPED_TEST(Stores, OfAWindowTakeStepsLargerThanTheyAre) {
+  const trial::Family family = all_windowed();
+  const model::Decoder decoder = trial::decoder_of(family);
+  const auto one = trial::random_tokens(family.config, 300, 9);
+  const auto other = trial::random_tokens(family.config, 130, 10);
+  const auto alone = [&](const std::vector<Token>& tokens) {
+    kv::Contiguous<TypeParam> store(family.config.geometry(), 300);
+    return feed(decoder, store, tokens, 300);
+  };
+  const Rows expected_one = alone(one);
+  const Rows expected_other = alone(other);
+  kv::Ring<TypeParam> ring(family.config.geometry(), 97, 16);
+  kv::Ring<TypeParam> wide(family.config.geometry(), 97, 130);
+  model::Workspace workspace(decoder.config(), {.rows = 430, .logit_rows = 301, .sequences = 2});
+  model::Batch<kv::Ring<TypeParam>> batch;
+  batch.add(wide, other);
+  batch.add(ring, one, model::Logits::all);
+  decoder.step(batch, workspace);
+  EXPECT_EQ(ring.end(), 300);
+  EXPECT_EQ(wide.end(), 130);
+  EXPECT_TRUE(trial::same_bits(expected_other.back(), workspace.logits(0)));
+  for (Index row = 0; row < 300; ++row) {
+    ASSERT_TRUE(
+        trial::same_bits(expected_one[static_cast<std::size_t>(row)], workspace.logits(1 + row)))
+        << "row " << row;
+  }
 }
 
 }  // namespace

@@ -178,12 +178,13 @@ void check(const Sequence<S>& sequence, const Problem& problem, const M& mask,
   if (sequence.rows == 0) return;
   const Position begin = mask.visible(sequence.first).begin;
   const Position end = mask.visible(sequence.first + sequence.rows - 1).end;
-  expects(begin >= sequence.store->begin(), "attention::attend: a row that sees position ", begin,
-          " of a store that holds those from ", sequence.store->begin(), " on");
   const auto blocks = sequence.store->blocks(problem.layer, 0);
-  const Position room = std::ranges::empty(blocks)
-                            ? 0
-                            : std::min((*(blocks.end() - 1)).end(), sequence.store->capacity());
+  const bool none = std::ranges::empty(blocks);
+  const Position first = none ? 0 : (*blocks.begin()).first;
+  const Position room =
+      none ? 0 : std::min((*(blocks.end() - 1)).end(), sequence.store->capacity());
+  expects(begin >= first, "attention::attend: a row that sees position ", begin,
+          " of a store that holds those from ", first, " on");
   expects(end <= room, "attention::attend: a row that sees position ", end - 1,
           " of a store with room for ", room, " tokens");
 }

@@ -19,6 +19,7 @@
 #include <decant/model/config.hpp>
 #include <decant/model/decoder.hpp>
 #include <decant/model/profile.hpp>
+#include <decant/model/store_check.hpp>
 #include <decant/model/workspace.hpp>
 
 #include <algorithm>
@@ -124,11 +125,7 @@ class Run {
         sequence_(prompt.begin(), prompt.end()) {
     check_prompt(prompt, decoder.config(), room_);
     check_options(options, decoder.config());
-    expects(store.geometry() == decoder.config().geometry(),
-            "decoding::generate: the store was made for another geometry than the model's");
-    expects(decoder.config().sees_within(store.window()),
-            "decoding::generate: a store for windows of ", store.window(),
-            " tokens, and layers of the model that look back further");
+    check(decoder.config(), store, "decoding::generate");
     expects(workspace.config() == decoder.config(),
             "decoding::generate: the workspace was made for another configuration");
     const Index reused =

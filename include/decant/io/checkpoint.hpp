@@ -1,33 +1,15 @@
-// decant/io/checkpoint.hpp - a checkpoint as a configuration and weights: a Hugging Face folder, or
-// a GGUF file.
+// decant/io/checkpoint.hpp - what a checkpoint holds: a configuration and weights.
 //
-// Everything is checked before a model exists: the configuration against itself, the files
-// against their headers, the tensors against the configuration. Weights are packed while they are
-// read, in the format that the file stores them in unless the options name another, and the files
-// are closed again.
-//
-// Depends on  io/{gguf_config,gpt2_weights,hf_config,llama_weights,load_options,tensor_files}.hpp
-// Tested by   tests/io/checkpoint_test.cpp, tests/io/gguf_checkpoint_test.cpp
+// Depends on  model/{config,weights}.hpp
+// Tested by   tests/io/checkpoint_test.cpp
 #pragma once
 
 #include <decant/core/types.hpp>
-#include <decant/io/checkpoint_config.hpp>
-#include <decant/io/gguf.hpp>
-#include <decant/io/gguf_config.hpp>
-#include <decant/io/gpt2_weights.hpp>
-#include <decant/io/hf_config.hpp>
-#include <decant/io/llama_weights.hpp>
-#include <decant/io/load_options.hpp>
-#include <decant/io/tensor.hpp>
-#include <decant/io/tensor_files.hpp>
-#include <decant/io/weight_reader.hpp>
 #include <decant/model/config.hpp>
 #include <decant/model/weights.hpp>
 
-#include <filesystem>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace decant::inline v0::io {
@@ -40,56 +22,5 @@ struct Checkpoint {
   std::optional<Token> begin_token;  // what the model expects a text to begin with
   std::vector<std::string> remarks;  // sentences for the user: odd, but not wrong
 };
-
-namespace detail {
-
-inline Checkpoint checkpoint_of(CheckpointConfig config, model::Weights weights) {
-  return {.config = std::move(config.model),
-          .weights = std::move(weights),
-          .end_tokens = std::move(config.end_tokens),
-          .begin_token = config.begin_token,
-          .remarks = std::move(config.remarks)};
-}
-
-inline Checkpoint load_folder(const std::filesystem::path& folder, const LoadOptions& options) {
-  CheckpointConfig config = read_hf_config(folder);
-  const TensorFiles files = TensorFiles::open(folder);
-  WeightReader reader(files.table(), options);
-  model::Weights weights = config.naming == Naming::gpt2
-                               ? read_gpt2_weights(reader, config, config.remarks)
-                               : read_llama_weights(reader, config, kHfLlamaNames, config.remarks);
-  return checkpoint_of(std::move(config), std::move(weights));
-}
-
-}  // namespace detail
-
-// The model in a GGUF file that is open already.
-//
-// Errors   FormatError naming file, and key or tensor; std::bad_alloc
-inline Checkpoint load_checkpoint(const Gguf& file, const LoadOptions& options = {}) {
-  CheckpointConfig config = read_gguf_config(file);
-  const TensorTable table = file.table();
-  WeightReader reader(table, options);
-  model::Weights weights = read_llama_weights(reader, config, kGgufLlamaNames, config.remarks);
-  return detail::checkpoint_of(std::move(config), std::move(weights));
-}
-
-// Reads a folder with config.json, generation_config.json where there is one, and
-// model.safetensors, alone or in shards with an index; or a GGUF file.
-//
-// Errors   FormatError naming file, and field or tensor; std::bad_alloc
-// Cost     one pass over the files; memory for one copy of the weights
-inline Checkpoint load_checkpoint(const std::filesystem::path& path,
-                                  const LoadOptions& options = {}) {
-  return is_gguf(path) ? load_checkpoint(Gguf::open(path), options)
-                       : detail::load_folder(path, options);
-}
-
-// The shape of the model at `path`, without its weights.
-//
-// Errors   FormatError naming file and field
-inline model::Config read_config(const std::filesystem::path& path) {
-  return is_gguf(path) ? read_gguf_config(Gguf::open(path)).model : read_hf_config(path).model;
-}
 
 }  // namespace decant::inline v0::io

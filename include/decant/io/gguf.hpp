@@ -13,10 +13,10 @@
 //
 // Depends on  io/gguf_metadata.hpp, io/mapped_file.hpp, io/tensor.hpp
 // Source      the GGUF specification in the ggml repository (docs/gguf.md); block sizes: ggml
-// Tested by   tests/io/gguf_test.cpp, tests/fuzz/gguf_fuzz.cpp
+// Tested by   tests/io/gguf_test.cpp, tests/fuzz/gguf_target.hpp
 #pragma once
 
-#include <decant/codec/concept.hpp>
+#include <decant/codec/type.hpp>
 #include <decant/core/error.hpp>
 #include <decant/core/types.hpp>
 #include <decant/io/gguf_metadata.hpp>

@@ -16,7 +16,7 @@
 // Depends on  io/{bpe,gguf,gguf_vocabulary,json,score_merges,tokenizer}.hpp
 // Source      the GGUF specification in the ggml repository (docs/gguf.md), "Tokenizer"; llama.cpp
 //             for what the names mean
-// Tested by   tests/io/gguf_tokenizer_test.cpp, tests/fuzz/gguf_fuzz.cpp
+// Tested by   tests/io/gguf_tokenizer_test.cpp, tests/fuzz/gguf_target.hpp
 #pragma once
 
 #include <decant/core/error.hpp>

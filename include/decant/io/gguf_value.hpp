@@ -9,7 +9,7 @@
 //
 // Depends on  core/error.hpp, io/little_endian.hpp, io/utf8.hpp
 // Source      the GGUF specification in the ggml repository (docs/gguf.md)
-// Tested by   tests/io/gguf_metadata_test.cpp, tests/fuzz/gguf_fuzz.cpp
+// Tested by   tests/io/gguf_metadata_test.cpp, tests/fuzz/gguf_target.hpp
 #pragma once
 
 #include <decant/core/error.hpp>

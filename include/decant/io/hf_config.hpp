@@ -16,7 +16,7 @@
 // Depends on  io/checkpoint_config.hpp, io/hf_fields.hpp, io/hf_rope.hpp, io/json.hpp,
 //             io/mapped_file.hpp
 // Source      Hugging Face transformers, configuration_<family> and modeling_<family>
-// Tested by   tests/io/hf_config_test.cpp, malformed_config_test.cpp, tests/fuzz/config_fuzz.cpp
+// Tested by   tests/io/hf_config_test.cpp, malformed_config_test.cpp, tests/fuzz/config_target.hpp
 #pragma once
 
 #include <decant/core/error.hpp>

@@ -1,10 +1,10 @@
 // decant/io/load_options.hpp - how a checkpoint becomes weights in memory.
 //
-// Depends on  codec/concept.hpp, kernels/packed_blocks.hpp
+// Depends on  codec/type.hpp, kernels/packed_blocks.hpp
 // Tested by   tests/io/load_options_test.cpp
 #pragma once
 
-#include <decant/codec/concept.hpp>
+#include <decant/codec/type.hpp>
 #include <decant/kernels/packed_blocks.hpp>
 
 #include <optional>

@@ -11,10 +11,10 @@
 //
 // Depends on  io/json.hpp, io/little_endian.hpp, io/mapped_file.hpp, io/tensor.hpp
 // Source      the format's description in the safetensors repository (README, "Format")
-// Tested by   tests/io/safetensors_test.cpp, tests/fuzz/safetensors_fuzz.cpp
+// Tested by   tests/io/safetensors_test.cpp, tests/fuzz/safetensors_target.hpp
 #pragma once
 
-#include <decant/codec/concept.hpp>
+#include <decant/codec/type.hpp>
 #include <decant/core/error.hpp>
 #include <decant/core/types.hpp>
 #include <decant/io/json.hpp>

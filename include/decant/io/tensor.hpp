@@ -3,11 +3,11 @@
 // Readers of files produce these, readers of weights consume them; neither knows the other. That
 // is what lets one loader of a family read every kind of file.
 //
-// Depends on  codec/concept.hpp, core/error.hpp
+// Depends on  codec/type.hpp, core/error.hpp
 // Tested by   tests/io/safetensors_test.cpp, tests/io/gguf_test.cpp, tests/io/tensor_files_test.cpp
 #pragma once
 
-#include <decant/codec/concept.hpp>
+#include <decant/codec/type.hpp>
 #include <decant/core/error.hpp>
 #include <decant/core/types.hpp>
 

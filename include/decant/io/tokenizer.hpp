@@ -11,7 +11,7 @@
 //             io/pre_tokenizer.hpp, io/token_decoder.hpp
 // Source      the format as Hugging Face's tokenizers library (0.23) writes and reads it
 // Tested by   tests/io/tokenizer_test.cpp, tests/io/malformed_tokenizer_test.cpp,
-//             tests/fuzz/tokenizer_fuzz.cpp
+//             tests/fuzz/tokenizer_target.hpp
 #pragma once
 
 #include <decant/core/error.hpp>

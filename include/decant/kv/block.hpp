@@ -35,32 +35,36 @@ struct Block {
 };
 
 // Keys and values of one sequence. Rows are put into slots that reserve() found room for, and
-// count as held once they are published; [begin(), end()) is what is held.
+// count as held once they are published; [begin(layer), end()) is what is held.
 //
 // Laws     put(position) is allowed for positions in [end(), end() + reserved)
 //          put does not throw; puts of different (layer, head, position) may run at once
+//          panel(layer, head, position) is where put() writes it, slot position % 16 of a panel
 //          publish(n) of reserved rows moves end() by n and does not throw
 //          rewind(p), for p in [earliest_rewind(), end()], moves end() to p and gives back what
 //          was reserved and not published
-//          a row may look back window() tokens, itself counted, or to the first where that is 0
-//          reserve(n) is for n up to chunk()
+//          a row may look back window(layer) tokens, itself counted, or to the first where that
+//          is 0
+//          reserve(n) is for n up to chunk(), and that for as many as there is room
 //          blocks(layer, head) ascend and cover every position held or put
 template <class S>
 concept Store = requires(S& store, const S& view, Index n, Position at, std::span<const float> row,
                          std::span<float> out) {
   requires codec::Codec<typename S::Keys> && codec::Codec<typename S::Values>;
   { view.geometry() } -> std::convertible_to<Geometry>;
-  { view.begin() } -> std::convertible_to<Position>;
+  { view.begin(n) } -> std::convertible_to<Position>;
   { view.end() } -> std::convertible_to<Position>;
   { view.capacity() } -> std::convertible_to<Index>;
   { view.bytes() } -> std::convertible_to<Index>;
   { view.earliest_rewind() } -> std::convertible_to<Position>;
-  { view.window() } -> std::convertible_to<Index>;
+  { view.window(n) } -> std::convertible_to<Index>;
   { view.chunk() } -> std::convertible_to<Index>;
   view.get(n, n, at, out, out);
   { view.blocks(n, n) } -> std::ranges::random_access_range;
   requires std::same_as<std::ranges::range_value_t<decltype(view.blocks(n, n))>, Block>;
   store.reserve(n);
+  { store.panel(n, n, at) }
+  noexcept->std::same_as<std::byte*>;
   { store.put(n, n, at, row, row) }
   noexcept;
   { store.publish(n) }

@@ -17,6 +17,7 @@
 
 #include <array>
 #include <cstddef>
+#include <limits>
 #include <span>
 
 namespace decant::inline v0::kv {
@@ -46,13 +47,13 @@ class Contiguous {
   }
 
   const Geometry& geometry() const noexcept { return geometry_; }
-  Position begin() const noexcept { return 0; }
+  Position begin(Index) const noexcept { return 0; }
   Position end() const noexcept { return end_; }
   Index capacity() const noexcept { return capacity_; }
   Index bytes() const noexcept { return memory_.bytes(); }
   Position earliest_rewind() const noexcept { return 0; }
-  Index window() const noexcept { return 0; }
-  Index chunk() const noexcept { return capacity(); }
+  Index window(Index) const noexcept { return 0; }
+  Index chunk() const noexcept { return std::numeric_limits<Index>::max(); }
 
   // Errors   CacheFull when fewer than `tokens` slots are free, std::invalid_argument
   void reserve(Index tokens) {
@@ -61,13 +62,19 @@ class Contiguous {
                        " more tokens do not fit, ", end_, " of ", capacity_, " are in use");
   }
 
-  // Stores the row of one head. Preconditions: layer and head exist, `at` lies in the reserved
-  // slots, and the shapes are as said.
+  // The panel of one head that `at` lies in. Preconditions: layer and head exist, `at` is held or
+  // reserved.
+  std::byte* panel(Index layer, Index head, Position at) noexcept {
+    return memory_.data() + offset(layer, head, at);
+  }
+
+  // Stores the row of one head in its panel. Preconditions: those of panel(), and the shapes are as
+  // said.
   //
   // Shape    key is [key_dim], value is [value_dim]
   void put(Index layer, Index head, Position at, std::span<const float> key,
            std::span<const float> value) noexcept {
-    layout_.put(memory_.data() + offset(layer, head, at), at % kPanelTokens, key, value);
+    layout_.put(panel(layer, head, at), at % kPanelTokens, key, value);
   }
 
   // Reads back the row of one head, widened to f32.

@@ -82,9 +82,10 @@ void copy_out(const S& store, Index layer, const Range& from, const SequenceArra
   const Geometry geometry = store.geometry();
   expects(layer >= 0 && layer < geometry.layers, "kv::copy_out: layer ", layer, " of ",
           geometry.layers);
-  expects(from.begin >= store.begin() && from.begin <= from.end && from.end <= store.end(),
+  const Position begin = store.begin(layer);
+  expects(from.begin >= begin && from.begin <= from.end && from.end <= store.end(),
           "kv::copy_out: positions [", from.begin, ", ", from.end, ") of a store that holds [",
-          store.begin(), ", ", store.end(), ")");
+          begin, ", ", store.end(), ")");
   expects(from.size() <= to.tokens, "kv::copy_out: ", from.size(), " tokens into arrays of ",
           to.tokens);
   for (Index head = 0; head < geometry.heads; ++head) {

@@ -3,7 +3,7 @@
 // A fork shares every page of its origin and costs no keys and values; whoever writes first into a
 // page that is part-filled and shared gets a copy of its own. Rewinding gives pages back.
 //
-// Depends on  kv/block.hpp, kv/page_pool.hpp
+// Depends on  kv/block_range.hpp, kv/page_pool.hpp
 // Source      Kwon et al. 2023, "PagedAttention", arXiv:2309.06180
 // Tested by   tests/kv/paged_test.cpp, tests/law/stores_test.cpp
 #pragma once
@@ -13,13 +13,14 @@
 #include <decant/core/shape.hpp>
 #include <decant/core/types.hpp>
 #include <decant/kv/block.hpp>
+#include <decant/kv/block_range.hpp>
 #include <decant/kv/geometry.hpp>
 #include <decant/kv/page_pool.hpp>
 
 #include <algorithm>
-#include <compare>
 #include <cstddef>
 #include <iterator>
+#include <limits>
 #include <span>
 #include <utility>
 #include <vector>
@@ -75,7 +76,7 @@ class Paged {
   }
 
   const Geometry& geometry() const noexcept { return pool_->geometry(); }
-  Position begin() const noexcept { return 0; }
+  Position begin(Index) const noexcept { return 0; }
   Position end() const noexcept { return end_; }
   Index capacity() const noexcept {
     const Index copied = copies_last() ? 1 : 0;
@@ -84,8 +85,8 @@ class Paged {
   }
   Index bytes() const noexcept { return std::ssize(pages_) * pool_->page_bytes(); }
   Position earliest_rewind() const noexcept { return 0; }
-  Index window() const noexcept { return 0; }
-  Index chunk() const noexcept { return capacity(); }
+  Index window(Index) const noexcept { return 0; }
+  Index chunk() const noexcept { return std::numeric_limits<Index>::max(); }
 
   // Errors   CacheFull when the pool has too few free pages, std::invalid_argument
   void reserve(Index tokens) {
@@ -107,8 +108,15 @@ class Paged {
     for (Index page = 0; page < more; ++page) pages_.push_back(pool_->take());
   }
 
-  // Stores the row of one head. Preconditions: layer and head exist, `position` lies in the
-  // reserved slots, and the shapes are as said.
+  // The panel of one head that `position` lies in. Preconditions: layer and head exist, `position`
+  // is held or reserved; what others share is not written.
+  std::byte* panel(Index layer, Index head, Position position) noexcept {
+    const PageId page = at(position / pool_->page_tokens());
+    return pool_->page(page, layer, head) + offset(position);
+  }
+
+  // Stores the row of one head in its panel. Preconditions: those of panel(), and the shapes are as
+  // said.
   //
   // Shape    key is [key_dim], value is [value_dim]
   void put(Index layer, Index head, Position position, std::span<const float> key,
@@ -125,7 +133,9 @@ class Paged {
     check_place(geometry(), layer, head, key.size(), value.size(), "kv::Paged::get");
     expects(position >= 0 && position < end_, "kv::Paged::get: position ", position,
             " is not in [0, ", end_, ")");
-    pool_->layout().get(panel(layer, head, position), position % kPanelTokens, key, value);
+    const PagePool<K, V>& pool = *pool_;
+    pool.layout().get(pool.page(at(position / pool.page_tokens()), layer, head) + offset(position),
+                      position % kPanelTokens, key, value);
   }
 
   // Counts `tokens` rows, put behind end(), as held. Precondition: they were reserved.
@@ -141,68 +151,15 @@ class Paged {
     end_ = new_end;
   }
 
-  // A block a page, made when it is looked at.
-  class Blocks {
-   public:
-    class Iterator {
-     public:
-      using iterator_concept = std::random_access_iterator_tag;
-      using iterator_category = std::input_iterator_tag;  // gives values
-      using value_type = Block;
-      using difference_type = Index;
-
-      Iterator() = default;
-      Iterator(const Blocks* of, Index at) noexcept : of_(of), at_(at) {}
-
-      Block operator*() const noexcept { return of_->block(at_); }
-      Block operator[](Index n) const noexcept { return of_->block(at_ + n); }
-      Iterator& operator+=(Index n) noexcept {
-        at_ += n;
-        return *this;
-      }
-      Iterator& operator-=(Index n) noexcept { return *this += -n; }
-      Iterator& operator++() noexcept { return *this += 1; }
-      Iterator& operator--() noexcept { return *this -= 1; }
-      Iterator operator++(int) noexcept { return std::exchange(*this, *this + 1); }
-      Iterator operator--(int) noexcept { return std::exchange(*this, *this - 1); }
-
-      friend Iterator operator+(Iterator at, Index n) noexcept { return at += n; }
-      friend Iterator operator+(Index n, Iterator at) noexcept { return at += n; }
-      friend Iterator operator-(Iterator at, Index n) noexcept { return at -= n; }
-      friend Index operator-(const Iterator& a, const Iterator& b) noexcept {
-        return a.at_ - b.at_;
-      }
-      friend bool operator==(const Iterator& a, const Iterator& b) noexcept {
-        return a.at_ == b.at_;
-      }
-      friend auto operator<=>(const Iterator& a, const Iterator& b) noexcept {
-        return a.at_ <=> b.at_;
-      }
-
-     private:
-      const Blocks* of_ = nullptr;
-      Index at_ = 0;
-    };
-
-    Blocks(const Paged& store, Index layer, Index head) noexcept
-        : store_(&store), layer_(layer), head_(head) {}
-
-    Iterator begin() const noexcept { return {this, 0}; }
-    Iterator end() const noexcept { return {this, std::ssize(store_->pages_)}; }
-
-   private:
-    Block block(Index at) const noexcept {
-      const PagePool<K, V>& pool = *store_->pool_;
-      return {.first = at * pool.page_tokens(),
-              .tokens = pool.page_tokens(),
-              .panels = pool.page(store_->pages_[static_cast<std::size_t>(at)], layer_, head_),
-              .panel_bytes = pool.layout().bytes()};
-    }
-
-    const Paged* store_;
-    Index layer_, head_;
-  };
-  Blocks blocks(Index layer, Index head) const noexcept { return {*this, layer, head}; }
+  // A block a page.
+  auto blocks(Index layer, Index head) const noexcept {
+    return BlockRange(std::ssize(pages_), [this, layer, head](Index page) {
+      return Block{.first = page * pool_->page_tokens(),
+                   .tokens = pool_->page_tokens(),
+                   .panels = std::as_const(*pool_).page(at(page), layer, head),
+                   .panel_bytes = pool_->layout().bytes()};
+    });
+  }
 
   std::span<const PageId> pages() const noexcept { return pages_; }
   const PagePool<K, V>& pool() const noexcept { return *pool_; }
@@ -210,10 +167,9 @@ class Paged {
  private:
   PageId at(Index page) const noexcept { return pages_[static_cast<std::size_t>(page)]; }
 
-  std::byte* panel(Index layer, Index head, Position position) const noexcept {
-    const Index tokens = pool_->page_tokens();
-    return pool_->page(at(position / tokens), layer, head) +
-           position % tokens / kPanelTokens * pool_->layout().bytes();
+  // Where in its page the panel of `position` begins.
+  Index offset(Position position) const noexcept {
+    return position % pool_->page_tokens() / kPanelTokens * pool_->layout().bytes();
   }
 
   // Whether the next row goes into a page that others see too.

@@ -24,6 +24,12 @@
 
 namespace decant::inline v0::kv {
 
+// The scales of a row, 1 where its codec has none.
+struct PanelScales {
+  float key = 1.0f;
+  float value = 1.0f;
+};
+
 // Where the parts of a panel begin, and how a token goes in and out.
 //
 // Shape    key is [key_dim], value is [value_dim]; slot is in [0, 16)
@@ -82,6 +88,27 @@ class PanelLayout {
     }
     for (Index d = 0; d < value_dim_; ++d) {
       value.data()[d] = V::load(values(panel)[value_cell(slot, d)]) * value_scale;
+    }
+  }
+
+  // A row as it lies in its panel: cells that go out and in again are the same row, bit for bit.
+  PanelScales get_cells(const std::byte* panel, Index slot, std::span<KeyCell> key,
+                        std::span<ValueCell> value) const noexcept {
+    for (Index k = 0; k < key_dim_; ++k) key.data()[k] = keys(panel)[key_cell(slot, k)];
+    for (Index d = 0; d < value_dim_; ++d) value.data()[d] = values(panel)[value_cell(slot, d)];
+    return {K::kScaled ? key_scales(panel)[slot] : 1.0f,
+            V::kScaled ? value_scales(panel)[slot] : 1.0f};
+  }
+  void put_cells(std::byte* panel, Index slot, std::span<const KeyCell> key,
+                 std::span<const ValueCell> value, const PanelScales& scales) const noexcept {
+    auto* keys = reinterpret_cast<KeyCell*>(panel);
+    auto* values = reinterpret_cast<ValueCell*>(panel + values_at_);
+    for (Index k = 0; k < key_dim_; ++k) keys[key_cell(slot, k)] = key.data()[k];
+    for (Index d = 0; d < value_dim_; ++d) values[value_cell(slot, d)] = value.data()[d];
+    std::byte* at = panel + scales_at_;
+    if constexpr (K::kScaled) reinterpret_cast<float*>(at)[slot] = scales.key;
+    if constexpr (V::kScaled) {
+      reinterpret_cast<float*>(at + kKeyScaleBytes)[slot] = scales.value;
     }
   }
 

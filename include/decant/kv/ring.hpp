@@ -4,7 +4,7 @@
 // panels are written over, and memory does not grow with the sequence. What is overwritten is gone,
 // so a ring says how far it can go back and refuses to go further.
 //
-// Depends on  core/buffer.hpp, kv/block.hpp, kv/panel.hpp
+// Depends on  core/buffer.hpp, kv/block_range.hpp, kv/panel.hpp
 // Source      Beltagy et al. 2020, arXiv:2004.05150 (sliding windows)
 // Tested by   tests/kv/ring_test.cpp, tests/law/stores_test.cpp
 #pragma once
@@ -15,11 +15,11 @@
 #include <decant/core/shape.hpp>
 #include <decant/core/types.hpp>
 #include <decant/kv/block.hpp>
+#include <decant/kv/block_range.hpp>
 #include <decant/kv/geometry.hpp>
 #include <decant/kv/panel.hpp>
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <limits>
 #include <span>
@@ -60,9 +60,9 @@ class Ring {
   }
 
   const Geometry& geometry() const noexcept { return geometry_; }
-  Index window() const noexcept { return window_; }
+  Index window(Index) const noexcept { return window_; }
   Index chunk() const noexcept { return chunk_; }
-  Position begin() const noexcept { return begin_; }
+  Position begin(Index) const noexcept { return begin_; }
   Position end() const noexcept { return end_; }
   Index capacity() const noexcept { return std::numeric_limits<Index>::max() / 2; }
   Index bytes() const noexcept { return memory_.bytes(); }
@@ -82,13 +82,19 @@ class Ring {
     begin_ = std::max(begin_, (ceil_div(reserved_, kPanelTokens) - panels_) * kPanelTokens);
   }
 
-  // Stores the row of one head. Preconditions: layer and head exist, `at` lies in the reserved
-  // slots, and the shapes are as said.
+  // The panel of one head that `at` lies in. Preconditions: layer and head exist, `at` is held or
+  // reserved.
+  std::byte* panel(Index layer, Index head, Position at) noexcept {
+    return memory_.data() + offset(layer, head, at);
+  }
+
+  // Stores the row of one head in its panel. Preconditions: those of panel(), and the shapes are as
+  // said.
   //
   // Shape    key is [key_dim], value is [value_dim]
   void put(Index layer, Index head, Position at, std::span<const float> key,
            std::span<const float> value) noexcept {
-    layout_.put(memory_.data() + offset(layer, head, at), at % kPanelTokens, key, value);
+    layout_.put(panel(layer, head, at), at % kPanelTokens, key, value);
   }
 
   // Reads back the row of one head, widened to f32.
@@ -120,22 +126,24 @@ class Ring {
     end_ = reserved_ = new_end;
   }
 
-  // At most two: up to where memory ends, and from where it begins.
-  struct Blocks {
-    std::array<Block, 2> block;
-    std::size_t count;
+  // What comes before `first` counts as written over: for slots that never held their rows.
+  //
+  // Errors   std::invalid_argument when `first` is not in [0, end()]
+  void drop_before(Position first) {
+    expects(first >= 0 && first <= end_, "kv::Ring::drop_before: ", first, " is not in [0, ", end_,
+            "]");
+    begin_ = std::max(begin_, first);
+  }
 
-    const Block* begin() const noexcept { return block.data(); }
-    const Block* end() const noexcept { return block.data() + count; }
-    std::size_t size() const noexcept { return count; }
-  };
-  Blocks blocks(Index layer, Index head) const noexcept {
+  // At most two: up to where memory ends, and from where it begins.
+  auto blocks(Index layer, Index head) const noexcept {
     const Index first = begin_ / kPanelTokens;
     const Index last = ceil_div(reserved_, kPanelTokens);
     const Index wrap = std::min(last, round_up(first + 1, panels_));
-    Blocks both{{block(layer, head, first, wrap), block(layer, head, wrap, last)}, 0};
-    both.count = (first < wrap ? 1u : 0u) + (wrap < last ? 1u : 0u);
-    return both;
+    return BlockRange((first < wrap ? 1 : 0) + (wrap < last ? 1 : 0), [this, layer, head, first,
+                                                                       wrap, last](Index at) {
+      return at == 0 ? block(layer, head, first, wrap) : block(layer, head, wrap, last);
+    });
   }
 
  private:

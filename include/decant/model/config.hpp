@@ -57,11 +57,6 @@ struct Config {
     if (windows.empty() || std::ranges::min(windows) == 0) return 0;
     return std::ranges::max(windows);
   }
-  // Whether a store that keeps `kept` tokens, or all where that is 0, has what every layer sees.
-  bool sees_within(Index kept) const noexcept {
-    const Position widest = widest_window();
-    return kept == 0 || (widest > 0 && widest <= kept);
-  }
   Position window(Index layer) const noexcept {
     return windows.empty() ? 0 : windows[static_cast<std::size_t>(layer)];
   }

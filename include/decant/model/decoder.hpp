@@ -16,13 +16,14 @@
 #include <decant/model/batch.hpp>
 #include <decant/model/config.hpp>
 #include <decant/model/layer.hpp>
+#include <decant/model/store_check.hpp>
 #include <decant/model/weights.hpp>
 #include <decant/model/weights_check.hpp>
 #include <decant/model/workspace.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <span>
-#include <string>
 #include <utility>
 
 namespace decant::inline v0::model {
@@ -46,7 +47,9 @@ class Decoder {
 
   // Appends the batch's tokens to its stores; workspace.logits(i) then holds the rows wanted. All
   // or nothing: after an exception every store holds what it held, but that a ring may have let go
-  // of what lies beyond its window, and a paged store copied a page. Positions beyond
+  // of what lies beyond its window, and a paged store copied a page. Where an entry has more rows
+  // than its store takes at once (a ring's chunk), entries run one by one and in parts, which
+  // changes no bit; such a store may then be left with the first of its rows. Positions beyond
   // max_positions, where they are turned and not learned, are computed; what the model makes of
   // them is its own affair.
   //
@@ -74,14 +77,8 @@ class Decoder {
       expects(token >= 0 && token < config_.vocabulary, "model::Decoder::step: token ", token,
               " is not in [0, ", config_.vocabulary, ")");
     }
-    const Position widest = config_.widest_window();
     for (const auto& entry : batch.entries()) {
-      expects(entry.store->geometry() == config_.geometry(),
-              "model::Decoder::step: a store of another geometry");
-      expects(config_.sees_within(entry.store->window()),
-              "model::Decoder::step: a store for windows of ", entry.store->window(),
-              " tokens, the model has ", widest == 0 ? "none" : "one of ",
-              widest == 0 ? std::string() : std::to_string(widest));
+      check(config_, *entry.store, "model::Decoder::step");
       expects(
           weights_.positions.empty() || entry.rows <= config_.max_positions - entry.store->end(),
           "model::Decoder::step: position ", entry.store->end() + entry.rows - 1, " is beyond the ",
@@ -137,9 +134,10 @@ class Decoder {
     for (std::size_t n = 0; n < out.size(); ++n) out[n] += learned[n];
   }
 
-  // Logits of the rows that asked for them: their streams, normed and multiplied.
+  // Logits of the rows that asked for them, from row `first` on: their streams, normed and
+  // multiplied.
   template <kv::Store S>
-  void project(const Batch<S>& batch, Workspace& workspace) const {
+  void project(const Batch<S>& batch, Workspace& workspace, Index first) const {
     StepBuffers& buffers = workspace.buffers();
     Index wanted = 0;
     const auto take = [&](Index row) {
@@ -163,10 +161,54 @@ class Decoder {
                      {.rows = wanted,
                       .in = buffers.normed.data(),
                       .in_stride = config_.width,
-                      .out = buffers.logits.data(),
+                      .out = buffers.logits.data() + first * config_.vocabulary,
                       .out_stride = config_.vocabulary,
                       .bias = detail::bias_of(weights_.output)},
                      workspace);
+  }
+
+  // The rows of a batch together, their logits from row `first_logits` on.
+  template <kv::Store S>
+  void run(Batch<S>& batch, Workspace& workspace, Index first_logits) const {
+    reserve(batch);
+    try {
+      embed(batch, workspace);
+      for (Index layer = 0; layer < config_.layers; ++layer) {
+        detail::run_layer(config_, weights_.layers[static_cast<std::size_t>(layer)], layer, batch,
+                          workspace);
+      }
+      project(batch, workspace, first_logits);
+    } catch (...) {  // a user's executor may throw
+      release(batch.entries());
+      throw;
+    }
+    for (const auto& entry : batch.entries()) entry.store->publish(entry.rows);
+  }
+
+  // The entries one by one, each in parts that its store takes.
+  template <kv::Store S>
+  void run_in_parts(const Batch<S>& batch, Workspace& workspace) const {
+    for (const auto& entry : batch.entries()) {
+      const Index room = entry.store->capacity() - entry.store->end();
+      expects<CacheFull>(entry.rows <= room, "model::Decoder::step: ", entry.rows,
+                         " rows for a store with room for ", room);
+    }
+    Batch<S> part;
+    Index logits = 0;
+    for (const auto& entry : batch.entries()) {
+      for (Index row = 0; row < entry.rows;) {
+        const Index rows = std::min(entry.store->chunk(), entry.rows - row);
+        const bool whole = entry.wanted != Logits::last || row + rows == entry.rows;
+        part.clear();
+        part.add(*entry.store,
+                 batch.tokens().subspan(static_cast<std::size_t>(entry.first_row + row),
+                                        static_cast<std::size_t>(rows)),
+                 whole ? entry.wanted : Logits::none);
+        run(part, workspace, logits);
+        logits += part.logit_rows();
+        row += rows;
+      }
+    }
   }
 
   Config config_;
@@ -178,19 +220,9 @@ template <kv::Store S>
 void Decoder::step(Batch<S>& batch, Workspace& workspace) const {
   check_step(batch, workspace);
   workspace.buffers().logit_rows = 0;
-  reserve(batch);
-  try {
-    embed(batch, workspace);
-    for (Index layer = 0; layer < config_.layers; ++layer) {
-      detail::run_layer(config_, weights_.layers[static_cast<std::size_t>(layer)], layer, batch,
-                        workspace);
-    }
-    project(batch, workspace);
-  } catch (...) {  // a user's executor may throw
-    release(batch.entries());
-    throw;
-  }
-  for (const auto& entry : batch.entries()) entry.store->publish(entry.rows);
+  const bool together = std::ranges::all_of(
+      batch.entries(), [](const auto& entry) { return entry.rows <= entry.store->chunk(); });
+  together ? run(batch, workspace, 0) : run_in_parts(batch, workspace);
   workspace.buffers().logit_rows = batch.logit_rows();
 }
 

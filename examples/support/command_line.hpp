@@ -1,0 +1,78 @@
+// examples/support/command_line.hpp - how an example reads its arguments, begins and ends.
+//
+// Exit codes: 0 is done, 2 is a command line that means nothing, 1 is anything else. A failure is
+// one sentence on standard error. The library that parses is slow to compile, so that is done
+// once, in command_line.cpp.
+//
+// Depends on  core/error.hpp, CLI11
+// Tested by   tests/examples/refusals.cmake
+#pragma once
+
+#include <decant/core/error.hpp>
+
+#include <functional>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
+
+namespace examples {
+
+// An argument that cannot be meant; the sentence names it.
+class UsageError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// What `read` returns; what it refuses becomes a usage error about `argument`.
+template <class F>
+decltype(auto) checked(std::string_view argument, F&& read) {
+  try {
+    return std::forward<F>(read)();
+  } catch (const std::invalid_argument& error) {
+    throw UsageError(decant::sentence(argument, ": ", error.what()));
+  }
+}
+
+class CommandLine {
+ public:
+  // What holds of an option beside its own text.
+  class Option {
+   public:
+    Option& required();
+    Option& needs(const Option& other);
+    Option& excludes(const Option& other);
+
+   private:
+    friend class CommandLine;
+    explicit Option(CLI::Option* option) : option_(option) {}
+    CLI::Option* option_;
+  };
+
+  CommandLine(const std::string& name, const std::string& about);
+  CommandLine(const CommandLine&) = delete;
+  CommandLine& operator=(const CommandLine&) = delete;
+  ~CommandLine();
+
+  // `read` gets the text of the option and says what is wrong with it, if anything is. `form` is
+  // what --help shows in the place of a text.
+  Option add(const std::string& name, const std::string& form, const std::string& about,
+             const std::function<std::string(const std::string&)>& read);
+  Option add_text(const std::string& name, std::string& value, const std::string& about);
+  Option add_nonempty_text(const std::string& name, std::string& value, const std::string& about);
+  void add_flag(const std::string& name, bool& value, const std::string& about);
+
+  // Reads the arguments and runs `body`; the value is what main returns.
+  int run(int argc, char** argv, const std::function<void()>& body);
+
+ private:
+  std::unique_ptr<CLI::App> app_;
+};
+
+}  // namespace examples

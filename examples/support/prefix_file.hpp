@@ -1,0 +1,39 @@
+// examples/support/prefix_file.hpp - keys and values that outlive a program.
+//
+// Depends on  io/{fingerprint,snapshot}.hpp, model/decoder.hpp
+// Tested by   tests/examples/agreements.cmake, tests/examples/refusals.cmake
+#pragma once
+
+#include <decant/core/types.hpp>
+#include <decant/io/fingerprint.hpp>
+#include <decant/io/snapshot.hpp>
+#include <decant/kv/block.hpp>
+#include <decant/model/decoder.hpp>
+
+#include <algorithm>
+#include <iostream>
+#include <span>
+#include <string>
+
+namespace examples {
+
+// Begins an empty store with what the file has of the prompt, all but its last token, whose logits
+// are wanted.
+template <decant::kv::Store S>
+void load_prefix(const std::string& path, const decant::model::Decoder& decoder,
+                 std::span<const decant::Token> prompt, S& store) {
+  const decant::io::Snapshot snapshot = decant::io::Snapshot::open(path);
+  const auto differs = std::ranges::mismatch(snapshot.tokens(), prompt.first(prompt.size() - 1));
+  const decant::Position common = differs.in1 - snapshot.tokens().begin();
+  if (common == 0) std::cerr << "note: " << path << " begins with another text\n";
+  snapshot.restore(store, decant::io::fingerprint(decoder), common);
+}
+
+template <decant::kv::Store S>
+void save_prefix(const std::string& path, const decant::model::Decoder& decoder,
+                 std::span<const decant::Token> tokens, const S& store) {
+  decant::io::save_snapshot(path, store, tokens.first(static_cast<std::size_t>(store.end())),
+                            decant::io::fingerprint(decoder));
+}
+
+}  // namespace examples

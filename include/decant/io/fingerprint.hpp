@@ -1,0 +1,135 @@
+// decant/io/fingerprint.hpp - a name for a model that another model does not have.
+//
+// Keys and values belong to the model that computed them. Two models of one shape, of which one
+// was trained further, read from fewer bits or told other positions, compute others.
+//
+// Depends on  model/decoder.hpp, xxHash
+// Source      XXH3 (128 bits) of the xxHash library
+// Tested by   tests/io/fingerprint_test.cpp
+#pragma once
+
+#include <decant/attention/rope.hpp>
+#include <decant/core/types.hpp>
+#include <decant/kernels/matrix.hpp>
+#include <decant/model/config.hpp>
+#include <decant/model/decoder.hpp>
+#include <decant/model/weights.hpp>
+
+#include <xxhash.h>
+
+#include <array>
+#include <memory>
+#include <new>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+namespace decant::inline v0::io {
+
+namespace detail {
+
+class Fingerprint {
+ public:
+  Fingerprint() : state_(XXH3_createState()) {
+    if (state_ == nullptr) throw std::bad_alloc();
+    XXH3_128bits_reset(state_.get());
+  }
+
+  template <class Number>
+  void add(std::span<const Number> numbers) {
+    add(static_cast<Index>(numbers.size()));
+    XXH3_128bits_update(state_.get(), numbers.data(), numbers.size_bytes());
+  }
+  template <class Number>
+  requires std::is_arithmetic_v<Number>
+  void add(Number number) { XXH3_128bits_update(state_.get(), &number, sizeof number); }
+  template <class E>
+  requires std::is_enum_v<E>
+  void add(E name) { add(static_cast<int>(name)); }
+
+  // The numbers as a product reads them, whatever packs them.
+  void add(const kernels::Matrix& matrix) {
+    add(matrix.type());
+    add(matrix.rows());
+    std::vector<float> row(static_cast<std::size_t>(matrix.columns()));
+    for (Index at = 0; at < matrix.rows(); ++at) {
+      matrix.row(at, row);
+      add(std::span<const float>(row));
+    }
+  }
+  void add(const model::NormWeights& norm) {
+    add(std::span<const float>(norm.weight));
+    add(std::span<const float>(norm.bias));
+  }
+  void add(const model::Linear& linear) {
+    add(linear.matrix);
+    add(std::span<const float>(linear.bias));
+  }
+  void add(const model::LayerWeights& layer) {
+    for (const auto* norm :
+         {&layer.attention_norm, &layer.query_norm, &layer.key_norm, &layer.feed_forward_norm}) {
+      add(*norm);
+    }
+    for (const auto* linear : {&layer.qkv, &layer.attention_output, &layer.up, &layer.down}) {
+      add(*linear);
+    }
+  }
+  void add(const model::Config& config) {
+    for (Index number : {config.vocabulary, config.layers, config.width, config.heads,
+                         config.kv_heads, config.key_dim, config.value_dim, config.feed_forward}) {
+      add(number);
+    }
+    add(config.norm);
+    add(config.activation);
+    add(config.gated);
+    for (float number :
+         {config.norm_epsilon, config.embedding_scale, config.effective_score_scale()}) {
+      add(number);
+    }
+    add(std::span<const Position>(config.windows));
+    add(config.rope.has_value());
+    if (!config.rope) return;
+    add(config.rope->pairing);
+    add(std::span<const double>(attention::frequencies(*config.rope, config.key_dim)));
+  }
+
+  std::string text() const {
+    const XXH128_hash_t hash = XXH3_128bits_digest(state_.get());
+    XXH128_canonical_t bytes;
+    XXH128_canonicalFromHash(&bytes, hash);
+    constexpr std::array<char, 17> kDigits = {"0123456789abcdef"};
+    std::string text;
+    for (unsigned char byte : bytes.digest) {
+      text += kDigits[byte >> 4];
+      text += kDigits[byte & 15];
+    }
+    return text;
+  }
+
+ private:
+  struct Free {
+    void operator()(XXH3_state_t* state) const noexcept { XXH3_freeState(state); }
+  };
+  std::unique_ptr<XXH3_state_t, Free> state_;
+};
+
+}  // namespace detail
+
+// 32 hexadecimal digits that depend on every number of the configuration and of the weights.
+//
+// Errors   std::bad_alloc
+// Cost     every weight is read and widened once
+inline std::string fingerprint(const model::Decoder& decoder) {
+  detail::Fingerprint print;
+  print.add(decoder.config());
+  const model::Weights& weights = decoder.weights();
+  print.add(weights.embedding);
+  print.add(std::span<const float>(weights.positions));
+  for (const model::LayerWeights& layer : weights.layers) print.add(layer);
+  print.add(weights.output_norm);
+  print.add(weights.output);
+  return print.text();
+}
+
+}  // namespace decant::inline v0::io

@@ -1,0 +1,131 @@
+// decant/io/sealed_tensors.hpp - named tensors in a file that knows whether it is what was written.
+//
+// A safetensors file whose last tensor, "checksum", is a hash of every byte before it, header
+// included. Any reader of safetensors reads it; ours refuses one whose bytes have changed.
+//
+// Depends on  io/new_file.hpp, io/safetensors.hpp, xxHash
+// Source      the safetensors format; XXH3 (64 bits) of the xxHash library
+// Tested by   tests/io/sealed_tensors_test.cpp
+#pragma once
+
+#include <decant/core/error.hpp>
+#include <decant/core/shape.hpp>
+#include <decant/core/types.hpp>
+#include <decant/io/json.hpp>
+#include <decant/io/little_endian.hpp>
+#include <decant/io/new_file.hpp>
+#include <decant/io/safetensors.hpp>
+#include <decant/io/tensor.hpp>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <new>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <xxhash.h>
+
+namespace decant::inline v0::io {
+
+namespace detail {
+
+static_assert(std::endian::native == std::endian::little, "tensors lie in files little-endian");
+
+inline constexpr std::string_view kChecksum = "checksum";
+
+inline const Dtype& dtype(std::string_view name) {
+  return *std::ranges::find(kDtypes, name, &Dtype::name);
+}
+
+}  // namespace detail
+
+// Writes such a file from front to back.
+//
+// Errors   std::system_error naming the path; the file that was there before is untouched
+// Cost     one pass over the bytes; a buffer of the file's only
+class SealedWriter {
+ public:
+  struct Entry {
+    std::string name;
+    std::string_view dtype;  // one of kDtypes
+    std::vector<Index> shape;
+  };
+  using Metadata = std::map<std::string, std::string>;
+
+  // Writes the header. Preconditions: names differ and are not "checksum"; texts are UTF-8.
+  SealedWriter(const std::filesystem::path& path, const Metadata& metadata,
+               std::span<const Entry> entries)
+      : hash_(XXH3_createState()), file_(path) {
+    if (hash_ == nullptr) throw std::bad_alloc();
+    XXH3_64bits_reset(hash_.get());
+    Json header = {{"__metadata__", metadata}};
+    Index begin = 0;
+    const auto add = [&](std::string_view name, std::string_view dtype,
+                         std::span<const Index> shape) {
+      const Index end = checked_sum(begin, bytes_of(shape, detail::dtype(dtype)).value_or(-1));
+      header[std::string(name)] = {{"dtype", dtype},
+                                   {"shape", std::vector<Index>(shape.begin(), shape.end())},
+                                   {"data_offsets", {begin, end}}};
+      begin = end;
+    };
+    for (const Entry& entry : entries) add(entry.name, entry.dtype, entry.shape);
+    add(detail::kChecksum, "U64", std::array<Index, 1>{1});
+    std::string text = header.dump();
+    text.resize(static_cast<std::size_t>(round_up(std::ssize(text), Index{8})),
+                ' ');  // aligns data
+    write_number(text.size());
+    write(std::as_bytes(std::span(text)));
+  }
+
+  // The bytes of the tensors, one after another in the order of the entries.
+  void write(std::span<const std::byte> bytes) {
+    XXH3_64bits_update(hash_.get(), bytes.data(), bytes.size());
+    file_.write(bytes);
+  }
+
+  // Precondition: all bytes of all entries were written.
+  void commit() {
+    write_number(XXH3_64bits_digest(hash_.get()));
+    file_.commit();
+  }
+
+ private:
+  struct Free {
+    void operator()(XXH3_state_t* state) const noexcept { XXH3_freeState(state); }
+  };
+
+  void write_number(std::uint64_t number) { write(std::as_bytes(std::span(&number, 1))); }
+
+  std::unique_ptr<XXH3_state_t, Free> hash_;
+  NewFile file_;
+};
+
+// The tensors in `bytes`, which are unchanged since they were written.
+//
+// Errors   FormatError naming the file
+// Cost     one pass over the bytes
+inline Safetensors parse_sealed(std::span<const std::byte> bytes, std::string name) {
+  Safetensors file = Safetensors::parse(bytes, std::move(name));
+  const auto found = file.tensors().find(detail::kChecksum);
+  expects<FormatError>(
+      found != file.tensors().end() && found->second.dtype->name == "U64" &&
+          found->second.data.size() == sizeof(std::uint64_t) &&
+          found->second.data.data() + sizeof(std::uint64_t) == bytes.data() + bytes.size(),
+      file.name(), ": does not end with a checksum");
+  const auto sealed = bytes.first(bytes.size() - sizeof(std::uint64_t));
+  expects<FormatError>(
+      XXH3_64bits(sealed.data(), sealed.size()) == little_endian(found->second.data), file.name(),
+      ": its checksum is another: the file has changed");
+  return file;
+}
+
+}  // namespace decant::inline v0::io

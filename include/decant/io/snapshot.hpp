@@ -1,0 +1,296 @@
+// decant/io/snapshot.hpp - the keys and values of a sequence in a file, and back in any store.
+//
+// Cells and scales go out as they lie and come back as they lay: what is decoded from a restored
+// store has the bits of what would have been decoded from the saved one. Rows lie in the order of
+// tokens, whatever pages or rings they came from or go to.
+//
+// Depends on  io/snapshot_format.hpp
+// Tested by   tests/io/snapshot_test.cpp, tests/fuzz/snapshot_target.hpp
+#pragma once
+
+#include <decant/codec/type.hpp>
+#include <decant/core/error.hpp>
+#include <decant/core/types.hpp>
+#include <decant/io/mapped_file.hpp>
+#include <decant/io/safetensors.hpp>
+#include <decant/io/sealed_tensors.hpp>
+#include <decant/io/snapshot_format.hpp>
+#include <decant/io/tensor.hpp>
+#include <decant/io/utf8.hpp>
+#include <decant/kv/block.hpp>
+#include <decant/kv/geometry.hpp>
+#include <decant/kv/panel.hpp>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstddef>
+#include <cstring>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace decant::inline v0::io {
+
+// Writes what a store holds of the sequence `tokens` to a file, in the place of what was there when
+// it is whole. `model` names what computed it: an empty store of that model alone takes it back.
+//
+// Shape    tokens is [store.end()]
+// Errors   std::invalid_argument (another number of tokens, a name that is not UTF-8),
+//          std::system_error naming the path, std::bad_alloc; the old file is untouched then
+// Cost     every cell is read twice and written once; memory for the rows of one head
+template <kv::Store S>
+void save_snapshot(const std::filesystem::path& path, const S& store, std::span<const Token> tokens,
+                   std::string_view model) {
+  using K = typename S::Keys;
+  using V = typename S::Values;
+  expects(std::ssize(tokens) == store.end(), "io::save_snapshot: ", tokens.size(),
+          " tokens, the store holds ", store.end());
+  expects(!find_invalid_utf8(model), "io::save_snapshot: the name of the model is not UTF-8");
+  const detail::StoreShape shape = detail::shape_of(store);
+  const kv::Geometry& geometry = shape.geometry;
+  SealedWriter writer(path, detail::metadata_of(shape, model), detail::entries_of(shape));
+  writer.write(std::as_bytes(tokens));
+  const auto write_heads = [&](Index layer, auto part) {
+    for (Index head = 0; head < geometry.heads; ++head) {
+      const auto rows = detail::rows_of(store, layer, head);
+      writer.write(std::as_bytes(std::span(rows.*part)));
+    }
+  };
+  using Rows = detail::Rows<K, V>;
+  for (Index layer = 0; layer < geometry.layers; ++layer) {
+    write_heads(layer, &Rows::keys);
+    write_heads(layer, &Rows::values);
+    if (K::kScaled) write_heads(layer, &Rows::key_scales);
+    if (V::kScaled) write_heads(layer, &Rows::value_scales);
+  }
+  writer.commit();
+}
+
+// A snapshot that was opened and found whole. Move-only.
+//
+// Errors   FormatError naming the file, and what is wrong in it
+// Cost     opening reads the file once
+// Threads  const access may overlap
+class Snapshot {
+ public:
+  static Snapshot open(const std::filesystem::path& path) {
+    MappedFile file(path);
+    Snapshot result = parse(file.bytes(), printable_path(path));
+    result.mapped_.emplace(std::move(file));
+    return result;
+  }
+  static Snapshot parse(std::span<const std::byte> bytes, std::string name) {
+    return Snapshot(parse_sealed(bytes, std::move(name)));
+  }
+
+  const kv::Geometry& geometry() const noexcept { return geometry_; }
+  codec::Type keys() const noexcept { return keys_; }
+  codec::Type values() const noexcept { return values_; }
+  const std::string& model() const noexcept { return model_; }
+  std::span<const Token> tokens() const noexcept { return tokens_; }
+  // The first position that a layer has.
+  Position begin(Index layer) const { return std::ssize(tokens_) - held(layer); }
+
+  // Fills an empty store with the sequence, or with its first `end` tokens.
+  //
+  // Errors   std::invalid_argument naming what differs: the model, the shape, the formats, or a
+  //          window that reaches further back than what was saved; CacheFull; the store is empty
+  //          then
+  // Cost     every cell is read and written once
+  template <kv::Store S>
+  void restore(S& store, std::string_view model, Position end) const;
+  template <kv::Store S>
+  void restore(S& store, std::string_view model) const {
+    restore(store, model, std::ssize(tokens_));
+  }
+
+ private:
+  explicit Snapshot(Safetensors file);
+
+  const std::string& field(std::string_view name) const;
+  Index number(std::string_view name) const;
+  codec::Type type(std::string_view name) const;
+  const Tensor& tensor(const std::string& name, std::string_view dtype,
+                       std::span<const Index> shape) const;
+  Index held(Index layer) const {
+    return file_.tensors().find(detail::layer_name(layer, "keys"))->second.shape[1];
+  }
+  void check_layer(Index layer) const;
+
+  void check_store(const detail::StoreShape& store, std::string_view model, Position end) const;
+  template <kv::Store S>
+  void put_rows(S& store, Index layer, Index head, Range positions) const;
+
+  Safetensors file_;
+  std::optional<MappedFile> mapped_;
+  kv::Geometry geometry_;
+  codec::Type keys_ = codec::Type::f32, values_ = codec::Type::f32;
+  std::string model_;
+  std::vector<Token> tokens_;
+};
+
+inline const std::string& Snapshot::field(std::string_view name) const {
+  const auto found = file_.metadata().find(name);
+  expects<FormatError>(found != file_.metadata().end(), file_.name(), ": has no field ", name);
+  return found->second;
+}
+
+inline Index Snapshot::number(std::string_view name) const {
+  const std::string& text = field(name);
+  Index value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  expects<FormatError>(error == std::errc{} && end == text.data() + text.size() && value > 0,
+                       file_.name(), ": ", name, " is \"", printable(text),
+                       "\", not a positive number");
+  return value;
+}
+
+inline codec::Type Snapshot::type(std::string_view name) const {
+  const auto parsed = codec::parse(field(name));
+  expects<FormatError>(parsed && !codec::is_block(*parsed), file_.name(), ": ", name, " in \"",
+                       printable(field(name)), "\", a format that is not known here");
+  return *parsed;
+}
+
+inline const Tensor& Snapshot::tensor(const std::string& name, std::string_view dtype,
+                                      std::span<const Index> shape) const {
+  const auto found = file_.tensors().find(name);
+  expects<FormatError>(found != file_.tensors().end(), file_.name(), ": has no ", name);
+  const Tensor& tensor = found->second;
+  expects<FormatError>(tensor.dtype->name == dtype && std::ranges::equal(tensor.shape, shape),
+                       file_.name(), ": ", name, " is ", tensor.dtype->name, " ",
+                       shape_text(tensor.shape), ", not ", dtype, " ", shape_text(shape));
+  return tensor;
+}
+
+inline Snapshot::Snapshot(Safetensors file) : file_(std::move(file)) {
+  expects<FormatError>(field("format") == detail::kSnapshot, file_.name(),
+                       ": is no snapshot of a sequence");
+  expects<FormatError>(field("version") == detail::kSnapshotVersion, file_.name(),
+                       ": is a snapshot of version ", printable(field("version")), ", not ",
+                       detail::kSnapshotVersion);
+  geometry_ = {.layers = number("layers"),
+               .heads = number("heads"),
+               .key_dim = number("key_dim"),
+               .value_dim = number("value_dim")};
+  keys_ = type("keys");
+  values_ = type("values");
+  model_ = field("model");
+  const auto found = file_.tensors().find("tokens");
+  expects<FormatError>(found != file_.tensors().end() && found->second.dtype->name == "I32" &&
+                           found->second.shape.size() == 1,
+                       file_.name(), ": has no list of tokens");
+  tokens_.resize(static_cast<std::size_t>(found->second.shape[0]));
+  if (!tokens_.empty()) {
+    std::memcpy(tokens_.data(), found->second.data.data(), found->second.data.size());
+  }
+  for (Index layer = 0; layer < geometry_.layers; ++layer) check_layer(layer);
+}
+
+inline void Snapshot::check_layer(Index layer) const {
+  const std::string name = detail::layer_name(layer, "keys");
+  const auto found = file_.tensors().find(name);
+  expects<FormatError>(found != file_.tensors().end() && found->second.shape.size() == 3,
+                       file_.name(), ": has no ", name);
+  const Index held = found->second.shape[1];
+  expects<FormatError>(held <= std::ssize(tokens_), file_.name(), ": ", name, " has ", held,
+                       " tokens of ", tokens_.size());
+  tensor(name, detail::cell_dtype(keys_),
+         std::array<Index, 3>{geometry_.heads, held, geometry_.key_dim});
+  tensor(detail::layer_name(layer, "values"), detail::cell_dtype(values_),
+         std::array<Index, 3>{geometry_.heads, held, geometry_.value_dim});
+  const std::array<Index, 2> scales = {geometry_.heads, held};
+  if (codec::is_scaled(keys_)) tensor(detail::layer_name(layer, "key_scales"), "F32", scales);
+  if (codec::is_scaled(values_)) tensor(detail::layer_name(layer, "value_scales"), "F32", scales);
+}
+
+inline void Snapshot::check_store(const detail::StoreShape& store, std::string_view model,
+                                  Position end) const {
+  expects(store.end == 0, "io::Snapshot::restore: the store holds ", store.end, " tokens");
+  expects(end >= 0 && end <= std::ssize(tokens_), "io::Snapshot::restore: ", end, " tokens of ",
+          tokens_.size());
+  const auto differs = [&](bool same, std::string_view what, std::string_view has,
+                           std::string_view wanted) {
+    expects(same, file_.name(), ": ", what, " ", has, ", not ", wanted);
+  };
+  differs(model_ == model, "was computed by", printable(model_), printable(model));
+  differs(geometry_ == store.geometry, "has", detail::text_of(geometry_),
+          detail::text_of(store.geometry));
+  differs(keys_ == store.keys, "has keys in", codec::name(keys_), codec::name(store.keys));
+  differs(values_ == store.values, "has values in", codec::name(values_),
+          codec::name(store.values));
+  expects<CacheFull>(end <= store.capacity, file_.name(), ": ", end, " tokens, for a store of ",
+                     store.capacity);
+  for (Index layer = 0; layer < geometry_.layers; ++layer) {
+    const Index window = store.windows[static_cast<std::size_t>(layer)];
+    const Position wanted = window == 0 ? 0 : std::max<Position>(0, end + 1 - window);
+    expects(begin(layer) <= wanted, file_.name(), ": layer ", layer, " begins at position ",
+            begin(layer), ", the store looks back to ", wanted);
+  }
+}
+
+template <kv::Store S>
+void Snapshot::put_rows(S& store, Index layer, Index head, Range positions) const {
+  using KeyCell = typename S::Keys::Cell;
+  using ValueCell = typename S::Values::Cell;
+  const kv::PanelLayout<typename S::Keys, typename S::Values> layout(geometry_);
+  std::vector<KeyCell> key(static_cast<std::size_t>(geometry_.key_dim));
+  std::vector<ValueCell> value(static_cast<std::size_t>(geometry_.value_dim));
+  kv::PanelScales scales;
+  const Position first = begin(layer);
+  const Index tokens = held(layer);
+  // The rows of one head of a part, each of which is `to`.
+  const auto reader = [&]<class T>(const char* part, std::span<T> to) {
+    const std::byte* rows =
+        file_.tensors().find(detail::layer_name(layer, part))->second.data.data();
+    return [=](Index token) {
+      std::memcpy(to.data(),
+                  rows + static_cast<std::size_t>(head * tokens + token) * to.size_bytes(),
+                  to.size_bytes());
+    };
+  };
+  const auto read_key = reader("keys", std::span(key));
+  const auto read_value = reader("values", std::span(value));
+  const auto read_key_scale =
+      reader(S::Keys::kScaled ? "key_scales" : "keys", std::span(&scales.key, 1));
+  const auto read_value_scale =
+      reader(S::Values::kScaled ? "value_scales" : "values", std::span(&scales.value, 1));
+  for (Position at = std::max(positions.begin, first); at < positions.end; ++at) {
+    read_key(at - first);
+    read_value(at - first);
+    if (S::Keys::kScaled) read_key_scale(at - first);
+    if (S::Values::kScaled) read_value_scale(at - first);
+    layout.put_cells(store.panel(layer, head, at), at % kv::kPanelTokens, key, value, scales);
+  }
+}
+
+template <kv::Store S>
+void Snapshot::restore(S& store, std::string_view model, Position end) const {
+  check_store(detail::shape_of(store), model, end);
+  Position first = 0;
+  for (Index layer = 0; layer < geometry_.layers; ++layer) first = std::max(first, begin(layer));
+  try {
+    while (store.end() < end) {
+      const Index rows = std::min(store.chunk(), end - store.end());
+      const Range positions = {store.end(), store.end() + rows};
+      store.reserve(rows);
+      for (Index layer = 0; layer < geometry_.layers; ++layer) {
+        for (Index head = 0; head < geometry_.heads; ++head) {
+          put_rows(store, layer, head, positions);
+        }
+      }
+      store.publish(rows);
+    }
+  } catch (...) {
+    store.rewind(0);
+    throw;
+  }
+  if constexpr (requires { store.drop_before(first); }) store.drop_before(first);
+}
+
+}  // namespace decant::inline v0::io

@@ -1,0 +1,32 @@
+// decant/model/store_check.hpp - whether a store can hold what a model's layers look back to.
+//
+// Depends on  kv/block.hpp, model/config.hpp
+// Tested by   tests/law/stores_test.cpp, tests/decoding/generate_limits_test.cpp
+#pragma once
+
+#include <decant/core/error.hpp>
+#include <decant/core/types.hpp>
+#include <decant/kv/block.hpp>
+#include <decant/model/config.hpp>
+
+#include <string_view>
+
+namespace decant::inline v0::model {
+
+// Refuses a store of another shape, and one that drops tokens which a layer still sees, in the name
+// of `who`.
+//
+// Errors   std::invalid_argument
+template <kv::Store S>
+void check(const Config& config, const S& store, std::string_view who) {
+  expects(store.geometry() == config.geometry(), who, ": a store of another geometry");
+  for (Index layer = 0; layer < config.layers; ++layer) {
+    const Index kept = store.window(layer);
+    const Position window = config.window(layer);
+    expects(kept == 0 || (window > 0 && window <= kept), who, ": a store that keeps a window of ",
+            kept, " tokens, for layer ", layer, ", which looks back ",
+            window == 0 ? "to the first" : "further");
+  }
+}
+
+}  // namespace decant::inline v0::model
