@@ -13,6 +13,7 @@ target_compile_options(decant_dev INTERFACE
   $<$<CXX_COMPILER_ID:GNU>:-Wno-uninitialized;-Wno-maybe-uninitialized;-Wno-restrict>  # GCC 12 suspects its own headers
   $<$<BOOL:${DECANT_NATIVE}>:-march=native>)
 target_compile_definitions(decant_dev INTERFACE
+  $<$<BOOL:${DECANT_DEBUG_STORES}>:DECANT_DEBUG_STORES>
   DECANT_EXAMPLE_MODELS="${PROJECT_SOURCE_DIR}/examples/models"
   DECANT_FUZZ_CORPUS="${PROJECT_SOURCE_DIR}/tests/fuzz/corpus"
   DECANT_SHARED_DATA="${PROJECT_SOURCE_DIR}/../shared/data")

@@ -4,6 +4,7 @@ set(DECANT_HEADERS
   include/decant/version.hpp
   include/decant/core/buffer.hpp
   include/decant/core/config.hpp
+  include/decant/core/debug.hpp
   include/decant/core/error.hpp
   include/decant/core/executor.hpp
   include/decant/core/random.hpp
@@ -48,9 +49,12 @@ set(DECANT_HEADERS
   include/decant/attention/segment.hpp
   include/decant/attention/value_tile.hpp
   include/decant/model/batch.hpp
+  include/decant/model/close_gap.hpp
   include/decant/model/config.hpp
   include/decant/model/decoder.hpp
+  include/decant/model/kept_tokens.hpp
   include/decant/model/profile.hpp
+  include/decant/model/rows.hpp
   include/decant/model/layer.hpp
   include/decant/model/store_check.hpp
   include/decant/model/weights.hpp

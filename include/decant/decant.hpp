@@ -21,6 +21,7 @@
 #include <decant/codec/type.hpp>
 #include <decant/core/buffer.hpp>
 #include <decant/core/config.hpp>
+#include <decant/core/debug.hpp>
 #include <decant/core/error.hpp>
 #include <decant/core/executor.hpp>
 #include <decant/core/int_lanes.hpp>
@@ -56,10 +57,13 @@
 #include <decant/kv/prefix_tree.hpp>
 #include <decant/kv/ring.hpp>
 #include <decant/model/batch.hpp>
+#include <decant/model/close_gap.hpp>
 #include <decant/model/config.hpp>
 #include <decant/model/decoder.hpp>
+#include <decant/model/kept_tokens.hpp>
 #include <decant/model/layer.hpp>
 #include <decant/model/profile.hpp>
+#include <decant/model/rows.hpp>
 #include <decant/model/store_check.hpp>
 #include <decant/model/weights.hpp>
 #include <decant/model/weights_check.hpp>

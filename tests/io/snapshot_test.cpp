@@ -139,6 +139,27 @@ TYPED_TEST(Snapshots, OfWhatARingHoldsFillARing) {
   EXPECT_EQ(all.end(), 0);
 }
 
+TYPED_TEST(Snapshots, OfARingThatKeepsItsFirstTokensBringThemBack) {
+  using K = typename TypeParam::Keys;
+  using V = typename TypeParam::Values;
+  const trial::Folder folder;
+  const auto path = folder.path() / "ring.decant";
+  kv::Ring<K, V> saved(kStoreGeometry, 20, 9, 5);
+  fill(saved, 333);
+  io::save_snapshot(path, saved, snapshot_tokens(333), "m");
+  const io::Snapshot snapshot = io::Snapshot::open(path);
+  kv::Ring<K, V> same(kStoreGeometry, 20, 40, 5);
+  snapshot.restore(same, "m");
+  EXPECT_TRUE(same_cells(saved, same));
+  kv::Ring<K, V> fewer(kStoreGeometry, 20, 9, 2);
+  snapshot.restore(fewer, "m");
+  EXPECT_EQ(fewer.begin(0), saved.begin(0));
+  kv::Ring<K, V> more(kStoreGeometry, 20, 9, 6);
+  EXPECT_THROW(snapshot.restore(more, "m"), std::invalid_argument);
+  kv::Contiguous<K, V> all(kStoreGeometry, 400);
+  EXPECT_THROW(snapshot.restore(all, "m"), std::invalid_argument);
+}
+
 TEST(Snapshot, OfLayersOfTwoKindsBringsBackBoth) {
   const kv::Geometry one = {.layers = 1, .heads = 3, .key_dim = 7, .value_dim = 18};
   const std::array<Position, 2> windows = {0, 20};

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <random>
 #include <stdexcept>
 #include <string>
@@ -132,6 +133,38 @@ TEST(Ring, SaysHowFarItGoesBack) {
   ring.rewind(0);  // an empty ring needs nothing
   EXPECT_EQ(ring.begin(0), 0);
   EXPECT_EQ(ring.earliest_rewind(), 0);
+}
+
+// A bounded cache must not lose its beginning when it wraps.
+TEST(Ring, KeepsTheFirstTokensHoweverTheyCome) {
+  const Index panel = kStoreGeometry.bytes<F32>(16);
+  EXPECT_EQ(Ring<F32>::bytes_for(kStoreGeometry, 40, 7, 2), 4 * panel + panel);
+  for (Index kept : {1, 2, 16, 20}) {
+    for (const std::vector<Index>& chunks :
+         {std::vector<Index>{1}, std::vector<Index>{5, 7}, std::vector<Index>{12}}) {
+      Ring<F32> ring(kStoreGeometry, 40, 12, kept);
+      std::vector<Index> ids;
+      for (std::size_t n = 0; ring.end() < 300; ++n) {
+        std::vector<Index> more(static_cast<std::size_t>(chunks[n % chunks.size()]));
+        std::iota(more.begin(), more.end(), std::ssize(ids));
+        append(ring, more);
+        ids.insert(ids.end(), more.begin(), more.end());
+        ASSERT_TRUE(holds(ring, ids));
+        for (Position at = 0; at < std::min(kept, ring.end()); ++at) {
+          trial::StoredRow row = trial::row_of(at, 1, 2);
+          const trial::StoredRow put = row;
+          ring.get(1, 2, at, row.key, row.value);
+          ASSERT_EQ(row, put) << "token " << at << " of " << kept << " kept";
+        }
+      }
+      ASSERT_GT(ring.begin(0), kept);
+      trial::StoredRow row = trial::row_of(0, 0, 0);
+      EXPECT_THROW(ring.get(0, 0, kept, row.key, row.value), std::invalid_argument);
+      ring.rewind(0);
+      EXPECT_EQ(ring.begin(0), 0);
+    }
+  }
+  EXPECT_THROW(Ring<F32>(kStoreGeometry, 40, 7, -1), std::invalid_argument);
 }
 
 TEST(Ring, RefusesWhatItWasNotMadeFor) {

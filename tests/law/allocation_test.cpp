@@ -1,53 +1,17 @@
 // tests/law/allocation_test.cpp - once its workspace exists, a step allocates nothing.
 //
-// Every operator new of this executable counts, whichever thread calls it.
+// And where one fails, at whatever point, stores are what they were.
+#include "law/allocations.hpp"
 #include "law/models.hpp"
 
 #include <decant/core/thread_pool.hpp>
+#include <decant/kv/paged.hpp>
 
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <cstddef>
-#include <cstdlib>
 #include <new>
 #include <vector>
-
-namespace {
-
-std::atomic<long> allocations = 0;
-
-void* counted(std::size_t size, std::size_t alignment) {
-  allocations += 1;
-  void* memory =
-      alignment <= alignof(std::max_align_t)
-          ? std::malloc(size)
-          : std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
-  if (memory == nullptr) throw std::bad_alloc();
-  return memory;
-}
-
-// Never inlined: GCC would see free() given what operator new returned, and warn.
-[[gnu::noinline]] void released(void* memory) noexcept { std::free(memory); }
-
-}  // namespace
-
-void* operator new(std::size_t size) { return counted(size, 1); }
-void* operator new[](std::size_t size) { return counted(size, 1); }
-void* operator new(std::size_t size, std::align_val_t alignment) {
-  return counted(size, static_cast<std::size_t>(alignment));
-}
-void* operator new[](std::size_t size, std::align_val_t alignment) {
-  return counted(size, static_cast<std::size_t>(alignment));
-}
-void operator delete(void* memory) noexcept { released(memory); }
-void operator delete[](void* memory) noexcept { released(memory); }
-void operator delete(void* memory, std::size_t) noexcept { released(memory); }
-void operator delete[](void* memory, std::size_t) noexcept { released(memory); }
-void operator delete(void* memory, std::align_val_t) noexcept { released(memory); }
-void operator delete[](void* memory, std::align_val_t) noexcept { released(memory); }
-void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { released(memory); }
-void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept { released(memory); }
 
 namespace {
 
@@ -55,9 +19,9 @@ using namespace decant;
 
 template <class F>
 long allocations_of(F&& f) {
-  const long before = allocations;
+  const long before = trial::allocations;
   f();
-  return allocations - before;
+  return trial::allocations - before;
 }
 
 TEST(Allocation, IsCounted) {
@@ -144,6 +108,39 @@ TEST(Allocation, DoesNotHappenInTheFirstStepEither) {
   model::Batch<Store> batch;
   batch.add(store, tokens, model::Logits::all);
   EXPECT_EQ(allocations_of([&] { decoder.step(batch, workspace); }), 0);
+}
+
+// Two sequences in pages, one of them a fork, in one step of which any allocation may fail.
+TEST(Allocation, ThatFailsInAStepLeavesStoresAsTheyWere) {
+  const model::Decoder decoder = trial::decoder_of(trial::llama());
+  const std::vector<Token> tokens = trial::random_tokens(decoder.config(), 60, 3);
+  using Store = kv::Paged<codec::F32>;
+  kv::PagePool<codec::F32> pool(decoder.config().geometry(), 12, 16);
+  model::Workspace workspace(decoder.config(), {.rows = 60, .logit_rows = 2, .sequences = 2});
+  Store one(pool);
+  {
+    model::Batch<Store> batch;
+    batch.add(one, std::span(tokens).first(20));
+    decoder.step(batch, workspace);
+  }
+  Store other = one.fork();
+  const trial::Rows expected = trial::decoded<codec::F32>(decoder, tokens);
+  const long failures = trial::fail_each_allocation(
+      [&] {
+        model::Batch<Store> batch;
+        batch.add(one, std::span(tokens).subspan(20));
+        batch.add(other, std::span(tokens).subspan(20, 1));
+        decoder.step(batch, workspace);
+      },
+      [&] {
+        ASSERT_EQ(one.end(), 20);
+        ASSERT_EQ(other.end(), 20);
+        ASSERT_EQ(pool.free_pages() + pool.used_pages() + pool.cached_pages(), 12);
+        ASSERT_LE(pool.used_pages(), 3);  // two, and a copy of one
+      });
+  EXPECT_GT(failures, 3);
+  EXPECT_TRUE(trial::same_bits(expected.back(), workspace.logits(0)));
+  EXPECT_TRUE(trial::same_bits(expected[20], workspace.logits(1)));
 }
 
 }  // namespace

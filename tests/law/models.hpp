@@ -93,6 +93,14 @@ inline Family gpt2() {
   return family;
 }
 
+// StreamingLLM: windows of two sizes in all layers, and five first tokens seen beside them.
+inline Family streaming() {
+  Family family{"Streaming", small_config(), {}};
+  family.config.windows = {20, 33};
+  family.config.kept_tokens = 5;
+  return family;
+}
+
 inline std::vector<Family> families() { return {llama(), windowed(), normed_heads(), gpt2()}; }
 
 inline model::Decoder decoder_of(const Family& family, codec::Type weights = codec::Type::f32) {

@@ -207,6 +207,29 @@ TYPED_TEST(Stores, GiveTheBitsOfAContiguousOneInLayersOfTheirOwn) {
   }
 }
 
+TYPED_TEST(Stores, GiveTheBitsOfAContiguousOneInARingThatKeepsTheFirstTokens) {
+  const trial::Family family = trial::streaming();
+  const model::Decoder decoder = trial::decoder_of(family);
+  const auto prompt = trial::random_tokens(family.config, 260, 11);
+  kv::Contiguous<TypeParam> contiguous(family.config.geometry(), 260);
+  const Rows expected = feed(decoder, contiguous, prompt, 64);
+  for (Index kept : {5, 16, 17}) {
+    for (Index chunk : {1, 17, 64}) {
+      kv::Ring<TypeParam> ring(family.config.geometry(), 33, chunk, kept);
+      EXPECT_TRUE(trial::same_rows(expected, feed(decoder, ring, prompt, chunk)))
+          << kept << " kept, chunks of " << chunk;
+      const Position back = ring.earliest_rewind();
+      ASSERT_GT(back, 0);
+      ring.rewind(back);
+      const auto again = std::span(prompt).subspan(static_cast<std::size_t>(back));
+      EXPECT_TRUE(
+          trial::same_rows(last(expected, again.size()), feed(decoder, ring, again, chunk)));
+    }
+  }
+  kv::Ring<TypeParam> four(family.config.geometry(), 33, 17, 4);
+  EXPECT_THROW(feed(decoder, four, prompt, 17), std::invalid_argument);
+}
+
 TYPED_TEST(Stores, OfAWindowRefuseModelsThatLookBackFurther) {
   const trial::Family family = trial::windowed();  // 65, 1025 and all
   const model::Decoder decoder = trial::decoder_of(family);

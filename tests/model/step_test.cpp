@@ -20,7 +20,9 @@ using trial::Runner;
 
 // Weights have few bits, so every format holds them; logits of size 1 and two layers of roundings.
 TEST(Step, MatchesTheTwinForEveryFamily) {
-  for (const trial::Family& family : trial::families()) {
+  std::vector<trial::Family> families = trial::families();
+  families.push_back(trial::streaming());
+  for (const trial::Family& family : families) {
     SCOPED_TRACE(family.name);
     const reference::Model random = reference::random_model(family.config, 5, family.parts);
     const std::vector<Token> tokens = trial::random_tokens(family.config, 90, 1);

@@ -26,6 +26,7 @@ struct Attention {
   Position window = 0;  // keys seen, the row's own included; 0 means unlimited
   std::function<double(Index head, Index row, Index key)> bias = {};  // added last; -inf hides
   Vector sinks = {};  // a score of each head beside those of its keys, or none at all
+  Index kept = 0;     // first keys that rows see beside their window, by queries of their own
 };
 
 // Shape    output [rows, heads * value_dim]; log_sum_exp [rows, heads]
@@ -37,7 +38,7 @@ struct Attended {
 inline bool sees(const Attention& how, Index row, Index key) {
   if (!how.causal) return true;
   const Position position = how.past + row;
-  return key <= position && (how.window == 0 || key > position - how.window);
+  return key <= position && (how.window == 0 || key > position - how.window || key < how.kept);
 }
 
 inline double score(const Attention& how, std::span<const double> query,
@@ -54,18 +55,20 @@ std::span<Number> head_of(std::span<Number> row, Index head, Index heads) {
 }
 
 // Shape    queries [rows, heads * key_dim]; keys [positions, kv_heads * key_dim];
-//          values [positions, kv_heads * value_dim]
+//          values [positions, kv_heads * value_dim]; kept_queries as queries, where there are kept
+//          keys
 inline Attended attend(const Attention& how, const Matrix& queries, const Matrix& keys,
-                       const Matrix& values) {
+                       const Matrix& values, const Matrix& kept_queries = {}) {
   Attended result{Matrix(queries.rows, values.columns / how.kv_heads * how.heads),
                   Matrix(queries.rows, how.heads)};
   for (Index row = 0; row < queries.rows; ++row) {
     for (Index head = 0; head < how.heads; ++head) {
       const Index kv_head = head / (how.heads / how.kv_heads);
-      const auto query = head_of(queries.row(row), head, how.heads);
       Vector scores(static_cast<std::size_t>(keys.rows), kMinusInfinity);
       for (Index key = 0; key < keys.rows; ++key) {
         if (!sees(how, row, key)) continue;
+        const auto query =
+            head_of((key < how.kept ? kept_queries : queries).row(row), head, how.heads);
         double& seen = scores[static_cast<std::size_t>(key)];
         seen = score(how, query, head_of(keys.row(key), kv_head, how.kv_heads));
         if (how.bias) seen += how.bias(head, row, key);

@@ -16,6 +16,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <span>
 #include <utility>
 #include <vector>
@@ -85,8 +86,10 @@ class Decoder {
     return y;
   }
 
-  // Norms and turns every head of every row; row i stands at position i.
-  void finish_heads(Matrix& x, Index heads, const NormWeights& norm) const {
+  // Norms and turns every head of every row; row i stands at position i, or at `last` if that is
+  // before.
+  void finish_heads(Matrix& x, Index heads, const NormWeights& norm,
+                    Position last = std::numeric_limits<Position>::max()) const {
     for (Index i = 0; i < x.rows; ++i) {
       for (Index h = 0; h < heads; ++h) {
         const auto head = head_of(x.row(i), h, heads);
@@ -94,7 +97,7 @@ class Decoder {
           const Vector row = normed(norm, head);
           std::copy(row.begin(), row.end(), head.begin());
         }
-        if (model_.config.rope) rotate(head, *model_.config.rope, i);
+        if (model_.config.rope) rotate(head, *model_.config.rope, std::min(i, last));
       }
     }
   }
@@ -103,6 +106,9 @@ class Decoder {
     const model::Config& config = model_.config;
     Matrix queries = apply_rows(layer.query, x);
     Matrix keys = apply_rows(layer.key, x);
+    const Index kept = window > 0 ? config.kept_tokens : 0;
+    Matrix kept_queries = queries;
+    finish_heads(kept_queries, config.heads, layer.query_norm, kept + window - 1);
     finish_heads(queries, config.heads, layer.query_norm);
     finish_heads(keys, config.kv_heads, layer.key_norm);
     const double scale = config.score_scale != 0.0f
@@ -115,9 +121,11 @@ class Decoder {
                         .causal = true,
                         .past = 0,
                         .window = window,
-                        .bias = {}};
+                        .bias = {},
+                        .sinks = {},
+                        .kept = kept};
     return apply_rows(layer.attention_output,
-                      attend(how, queries, keys, apply_rows(layer.value, x)).output);
+                      attend(how, queries, keys, apply_rows(layer.value, x), kept_queries).output);
   }
 
   double activated(double x) const {

@@ -179,11 +179,13 @@ void check(const Sequence<S>& sequence, const Problem& problem, const M& mask,
   const Position begin = mask.visible(sequence.first).begin;
   const Position end = mask.visible(sequence.first + sequence.rows - 1).end;
   const auto blocks = sequence.store->blocks(problem.layer, 0);
-  const bool none = std::ranges::empty(blocks);
-  const Position first = none ? 0 : (*blocks.begin()).first;
-  const Position room =
-      none ? 0 : std::min((*(blocks.end() - 1)).end(), sequence.store->capacity());
-  expects(begin >= first, "attention::attend: a row that sees position ", begin,
+  const Position room = std::ranges::empty(blocks)
+                            ? 0
+                            : std::min((*(blocks.end() - 1)).end(), sequence.store->capacity());
+  const Position first = sequence.store->begin(problem.layer);
+  const Position kept = sequence.store->kept();
+  expects(begin >= first || first <= kept || end <= std::max(begin, kept),
+          "attention::attend: a row that sees position ", begin,
           " of a store that holds those from ", first, " on");
   expects(end <= room, "attention::attend: a row that sees position ", end - 1,
           " of a store with room for ", room, " tokens");

@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <concepts>
+#include <limits>
 
 namespace decant::inline v0::attention {
 
@@ -23,12 +24,16 @@ concept Mask = requires(const M& mask, Position position) {
   { mask.visible(position) } -> std::same_as<Range>;
 };
 
-// The row's own token and those before it; with a window of W, itself and the W - 1 before it.
+// The row's own token and those before it; with a window of W, itself and the W - 1 before it; of
+// either what lies in [begin, end).
 struct Causal {
   Position window = 0;  // 0 means unlimited
+  Position begin = 0;
+  Position end = std::numeric_limits<Position>::max();
 
   constexpr Range visible(Position position) const noexcept {
-    return {window > 0 ? std::max<Position>(0, position - window + 1) : 0, position + 1};
+    const Position first = window > 0 ? std::max(begin, position - window + 1) : begin;
+    return {first, std::max(first, std::min(end, position + 1))};
   }
 };
 

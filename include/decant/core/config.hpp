@@ -35,3 +35,11 @@
 #else
 #define DECANT_UNROLL
 #endif
+
+#if defined(__SANITIZE_ADDRESS__)
+#define DECANT_ADDRESS_SANITIZER
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define DECANT_ADDRESS_SANITIZER
+#endif
+#endif

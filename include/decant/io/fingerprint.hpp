@@ -88,6 +88,7 @@ class Fingerprint {
       add(number);
     }
     add(std::span<const Position>(config.windows));
+    add(config.kept_tokens);
     add(config.rope.has_value());
     if (!config.rope) return;
     add(config.rope->pairing);

@@ -26,6 +26,7 @@
 #include <map>
 #include <memory>
 #include <new>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -67,21 +68,7 @@ class SealedWriter {
       : hash_(XXH3_createState()), file_(path) {
     if (hash_ == nullptr) throw std::bad_alloc();
     XXH3_64bits_reset(hash_.get());
-    Json header = {{"__metadata__", metadata}};
-    Index begin = 0;
-    const auto add = [&](std::string_view name, std::string_view dtype,
-                         std::span<const Index> shape) {
-      const Index end = checked_sum(begin, bytes_of(shape, detail::dtype(dtype)).value_or(-1));
-      header[std::string(name)] = {{"dtype", dtype},
-                                   {"shape", std::vector<Index>(shape.begin(), shape.end())},
-                                   {"data_offsets", {begin, end}}};
-      begin = end;
-    };
-    for (const Entry& entry : entries) add(entry.name, entry.dtype, entry.shape);
-    add(detail::kChecksum, "U64", std::array<Index, 1>{1});
-    std::string text = header.dump();
-    text.resize(static_cast<std::size_t>(round_up(std::ssize(text), Index{8})),
-                ' ');  // aligns data
+    const std::string text = header_of(metadata, entries);
     write_number(text.size());
     write(std::as_bytes(std::span(text)));
   }
@@ -102,6 +89,33 @@ class SealedWriter {
   struct Free {
     void operator()(XXH3_state_t* state) const noexcept { XXH3_freeState(state); }
   };
+
+  // Spelled out, since taking apart an object of the JSON library allocates, in its destructor.
+  static std::string header_of(const Metadata& metadata, std::span<const Entry> entries) {
+    const auto quoted = [](std::string_view text) { return Json(text).dump(); };
+    std::string text = "{\"__metadata__\": {";
+    std::string_view between;
+    for (const auto& [name, value] : metadata) {
+      text += sentence(std::exchange(between, ", "), quoted(name), ": ", quoted(value));
+    }
+    text += "}";
+    Index begin = 0;
+    const auto add = [&](std::string_view name, std::string_view dtype,
+                         std::span<const Index> shape) {
+      const std::optional<Index> bytes = bytes_of(shape, detail::dtype(dtype));
+      const std::array<Index, 2> offsets = {begin, checked_sum(begin, bytes.value())};
+      text += sentence(", ", quoted(name), ": {\"dtype\": ", quoted(dtype),
+                       ", \"shape\": ", shape_text(shape),
+                       ", \"data_offsets\": ", shape_text(offsets), "}");
+      begin = offsets[1];
+    };
+    for (const Entry& entry : entries) add(entry.name, entry.dtype, entry.shape);
+    add(detail::kChecksum, "U64", std::array<Index, 1>{1});
+    text += "}";
+    text.resize(static_cast<std::size_t>(round_up(std::ssize(text), Index{8})),
+                ' ');  // aligns data
+    return text;
+  }
 
   void write_number(std::uint64_t number) { write(std::as_bytes(std::span(&number, 1))); }
 

@@ -93,8 +93,9 @@ class Snapshot {
   codec::Type values() const noexcept { return values_; }
   const std::string& model() const noexcept { return model_; }
   std::span<const Token> tokens() const noexcept { return tokens_; }
-  // The first position that a layer has.
-  Position begin(Index layer) const { return std::ssize(tokens_) - held(layer); }
+  // The first position that a layer has, but for those of the first kept() tokens.
+  Position begin(Index layer) const { return held(layer).begin; }
+  Index kept() const noexcept { return kept_; }
 
   // Fills an empty store with the sequence, or with its first `end` tokens.
   //
@@ -113,12 +114,14 @@ class Snapshot {
   explicit Snapshot(Safetensors file);
 
   const std::string& field(std::string_view name) const;
-  Index number(std::string_view name) const;
+  Index number(std::string_view name, Index least) const;
   codec::Type type(std::string_view name) const;
   const Tensor& tensor(const std::string& name, std::string_view dtype,
                        std::span<const Index> shape) const;
-  Index held(Index layer) const {
-    return file_.tensors().find(detail::layer_name(layer, "keys"))->second.shape[1];
+  detail::Held held(Index layer) const {
+    const Position end = std::ssize(tokens_);
+    const Index tokens = file_.tensors().find(detail::layer_name(layer, "keys"))->second.shape[1];
+    return tokens == end ? detail::Held{0, end, 0} : detail::Held{end - tokens + kept_, end, kept_};
   }
   void check_layer(Index layer) const;
 
@@ -131,6 +134,7 @@ class Snapshot {
   kv::Geometry geometry_;
   codec::Type keys_ = codec::Type::f32, values_ = codec::Type::f32;
   std::string model_;
+  Index kept_ = 0;
   std::vector<Token> tokens_;
 };
 
@@ -140,13 +144,13 @@ inline const std::string& Snapshot::field(std::string_view name) const {
   return found->second;
 }
 
-inline Index Snapshot::number(std::string_view name) const {
+inline Index Snapshot::number(std::string_view name, Index least) const {
   const std::string& text = field(name);
   Index value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  expects<FormatError>(error == std::errc{} && end == text.data() + text.size() && value > 0,
+  expects<FormatError>(error == std::errc{} && end == text.data() + text.size() && value >= least,
                        file_.name(), ": ", name, " is \"", printable(text),
-                       "\", not a positive number");
+                       "\", not a number of at least ", least);
   return value;
 }
 
@@ -174,13 +178,14 @@ inline Snapshot::Snapshot(Safetensors file) : file_(std::move(file)) {
   expects<FormatError>(field("version") == detail::kSnapshotVersion, file_.name(),
                        ": is a snapshot of version ", printable(field("version")), ", not ",
                        detail::kSnapshotVersion);
-  geometry_ = {.layers = number("layers"),
-               .heads = number("heads"),
-               .key_dim = number("key_dim"),
-               .value_dim = number("value_dim")};
+  geometry_ = {.layers = number("layers", 1),
+               .heads = number("heads", 1),
+               .key_dim = number("key_dim", 1),
+               .value_dim = number("value_dim", 1)};
   keys_ = type("keys");
   values_ = type("values");
   model_ = field("model");
+  kept_ = number("kept", 0);
   const auto found = file_.tensors().find("tokens");
   expects<FormatError>(found != file_.tensors().end() && found->second.dtype->name == "I32" &&
                            found->second.shape.size() == 1,
@@ -198,8 +203,10 @@ inline void Snapshot::check_layer(Index layer) const {
   expects<FormatError>(found != file_.tensors().end() && found->second.shape.size() == 3,
                        file_.name(), ": has no ", name);
   const Index held = found->second.shape[1];
-  expects<FormatError>(held <= std::ssize(tokens_), file_.name(), ": ", name, " has ", held,
-                       " tokens of ", tokens_.size());
+  const Position end = std::ssize(tokens_);
+  expects<FormatError>(held == end || (held >= kept_ && held < end), file_.name(), ": ", name,
+                       " has ", held, " tokens of ", end, ", of which the first ", kept_,
+                       " are kept");
   tensor(name, detail::cell_dtype(keys_),
          std::array<Index, 3>{geometry_.heads, held, geometry_.key_dim});
   tensor(detail::layer_name(layer, "values"), detail::cell_dtype(values_),
@@ -231,6 +238,8 @@ inline void Snapshot::check_store(const detail::StoreShape& store, std::string_v
     const Position wanted = window == 0 ? 0 : std::max<Position>(0, end + 1 - window);
     expects(begin(layer) <= wanted, file_.name(), ": layer ", layer, " begins at position ",
             begin(layer), ", the store looks back to ", wanted);
+    expects(begin(layer) == 0 || store.kept <= kept_, file_.name(), ": has the first ", kept_,
+            " tokens, the store keeps ", store.kept);
   }
 }
 
@@ -242,8 +251,8 @@ void Snapshot::put_rows(S& store, Index layer, Index head, Range positions) cons
   std::vector<KeyCell> key(static_cast<std::size_t>(geometry_.key_dim));
   std::vector<ValueCell> value(static_cast<std::size_t>(geometry_.value_dim));
   kv::PanelScales scales;
-  const Position first = begin(layer);
-  const Index tokens = held(layer);
+  const detail::Held held = this->held(layer);
+  const Index tokens = held.tokens();
   // The rows of one head of a part, each of which is `to`.
   const auto reader = [&]<class T>(const char* part, std::span<T> to) {
     const std::byte* rows =
@@ -260,11 +269,13 @@ void Snapshot::put_rows(S& store, Index layer, Index head, Range positions) cons
       reader(S::Keys::kScaled ? "key_scales" : "keys", std::span(&scales.key, 1));
   const auto read_value_scale =
       reader(S::Values::kScaled ? "value_scales" : "values", std::span(&scales.value, 1));
-  for (Position at = std::max(positions.begin, first); at < positions.end; ++at) {
-    read_key(at - first);
-    read_value(at - first);
-    if (S::Keys::kScaled) read_key_scale(at - first);
-    if (S::Values::kScaled) read_value_scale(at - first);
+  for (Position at = positions.begin; at < positions.end; ++at) {
+    const std::optional<Index> token = held.place(at);
+    if (!token) continue;
+    read_key(*token);
+    read_value(*token);
+    if (S::Keys::kScaled) read_key_scale(*token);
+    if (S::Values::kScaled) read_value_scale(*token);
     layout.put_cells(store.panel(layer, head, at), at % kv::kPanelTokens, key, value, scales);
   }
 }

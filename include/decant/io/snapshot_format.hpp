@@ -4,6 +4,9 @@
 //   layers.N.keys        [heads, tokens held, key_dim], likewise layers.N.values
 //   layers.N.key_scales  F32 [heads, tokens held] where the format has them, likewise value_scales
 //
+// Held are the last tokens of the sequence, and before them those that the store keeps from its
+// beginning, where there is a gap.
+//
 // A row is its cells times its scale; fp8_e4m3 counts in units of 2^-8.
 //
 // Depends on  io/sealed_tensors.hpp, kv/{block,panel}.hpp
@@ -20,6 +23,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -78,21 +82,41 @@ struct Rows {
   }
 };
 
+// The positions that a layer holds: [begin, end), and before a gap [0, kept).
+struct Held {
+  Position begin = 0;
+  Position end = 0;
+  Index kept = 0;
+
+  Index tokens() const noexcept { return kept + end - begin; }
+  // Where among those the row of a position lies; nothing for one in the gap.
+  std::optional<Index> place(Position at) const noexcept {
+    if (at >= begin) return kept + at - begin;
+    return at < kept ? std::optional(at) : std::nullopt;
+  }
+};
+
+template <kv::Store S>
+Held held_by(const S& store, Index layer) {
+  const Position begin = store.begin(layer);
+  return begin > store.kept() ? Held{begin, store.end(), store.kept()} : Held{0, store.end(), 0};
+}
+
 template <kv::Store S>
 Rows<typename S::Keys, typename S::Values> rows_of(const S& store, Index layer, Index head) {
   const kv::Geometry geometry = store.geometry();
   const kv::PanelLayout<typename S::Keys, typename S::Values> layout(geometry);
-  const Position begin = store.begin(layer);
-  Rows<typename S::Keys, typename S::Values> rows(geometry, store.end() - begin);
+  const Held held = held_by(store, layer);
+  Rows<typename S::Keys, typename S::Values> rows(geometry, held.tokens());
   for (const kv::Block& block : store.blocks(layer, head)) {
-    for (Position at = std::max(begin, block.first); at < std::min(store.end(), block.end());
-         ++at) {
-      const Index token = at - begin;
+    for (Position at = block.first; at < std::min(store.end(), block.end()); ++at) {
+      const std::optional<Index> token = held.place(at);
+      if (!token) continue;
       const auto scales = layout.get_cells(block.panel(at), at % kv::kPanelTokens,
-                                           rows.key(token, geometry.key_dim),
-                                           rows.value(token, geometry.value_dim));
-      rows.key_scales[static_cast<std::size_t>(token)] = scales.key;
-      rows.value_scales[static_cast<std::size_t>(token)] = scales.value;
+                                           rows.key(*token, geometry.key_dim),
+                                           rows.value(*token, geometry.value_dim));
+      rows.key_scales[static_cast<std::size_t>(*token)] = scales.key;
+      rows.value_scales[static_cast<std::size_t>(*token)] = scales.value;
     }
   }
   return rows;
@@ -104,7 +128,8 @@ struct StoreShape {
   codec::Type keys = codec::Type::f32, values = codec::Type::f32;
   Index capacity = 0;
   Position end = 0;
-  std::vector<Position> begins;  // of each layer
+  Index kept = 0;
+  std::vector<Held> layers;
   std::vector<Index> windows;
 };
 
@@ -115,10 +140,11 @@ StoreShape shape_of(const S& store) {
                       .values = S::Values::kType,
                       .capacity = store.capacity(),
                       .end = store.end(),
-                      .begins = {},
+                      .kept = store.kept(),
+                      .layers = {},
                       .windows = {}};
   for (Index layer = 0; layer < shape.geometry.layers; ++layer) {
-    shape.begins.push_back(store.begin(layer));
+    shape.layers.push_back(held_by(store, layer));
     shape.windows.push_back(store.window(layer));
   }
   return shape;
@@ -138,7 +164,8 @@ inline SealedWriter::Metadata metadata_of(const StoreShape& shape, std::string_v
           {"key_dim", std::to_string(shape.geometry.key_dim)},
           {"value_dim", std::to_string(shape.geometry.value_dim)},
           {"keys", std::string(codec::name(shape.keys))},
-          {"values", std::string(codec::name(shape.values))}};
+          {"values", std::string(codec::name(shape.values))},
+          {"kept", std::to_string(shape.kept)}};
 }
 
 // In the order in which they are written.
@@ -146,7 +173,7 @@ inline std::vector<SealedWriter::Entry> entries_of(const StoreShape& shape) {
   const kv::Geometry& geometry = shape.geometry;
   std::vector<SealedWriter::Entry> entries = {{"tokens", "I32", {shape.end}}};
   for (Index layer = 0; layer < geometry.layers; ++layer) {
-    const Index tokens = shape.end - shape.begins[static_cast<std::size_t>(layer)];
+    const Index tokens = shape.layers[static_cast<std::size_t>(layer)].tokens();
     const auto add = [&](std::string_view part, std::string_view dtype,
                          std::vector<Index> extents) {
       entries.push_back({layer_name(layer, part), dtype, std::move(extents)});

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <decant/codec/concept.hpp>
+#include <decant/core/debug.hpp>
 #include <decant/core/types.hpp>
 #include <decant/kv/geometry.hpp>
 #include <decant/kv/panel.hpp>
@@ -34,8 +35,25 @@ struct Block {
   }
 };
 
+// In the debug mode, makes the rows of some slots what is no number.
+template <class S>
+void spoil([[maybe_unused]] S& store, [[maybe_unused]] const Range& slots) noexcept {
+  if constexpr (kDebugStores) {
+    const Geometry geometry = store.geometry();
+    const PanelLayout<typename S::Keys, typename S::Values> layout(geometry);
+    for (Index layer = 0; layer < geometry.layers; ++layer) {
+      for (Index head = 0; head < geometry.heads; ++head) {
+        for (Position at = slots.begin; at < slots.end; ++at) {
+          layout.spoil(store.panel(layer, head, at), at % kPanelTokens);
+        }
+      }
+    }
+  }
+}
+
 // Keys and values of one sequence. Rows are put into slots that reserve() found room for, and
-// count as held once they are published; [begin(layer), end()) is what is held.
+// count as held once they are published; [begin(layer), end()) is what is held, and of [0, kept())
+// what is published.
 //
 // Laws     put(position) is allowed for positions in [end(), end() + reserved)
 //          put does not throw; puts of different (layer, head, position) may run at once
@@ -54,6 +72,7 @@ concept Store = requires(S& store, const S& view, Index n, Position at, std::spa
   { view.geometry() } -> std::convertible_to<Geometry>;
   { view.begin(n) } -> std::convertible_to<Position>;
   { view.end() } -> std::convertible_to<Position>;
+  { view.kept() } -> std::convertible_to<Index>;
   { view.capacity() } -> std::convertible_to<Index>;
   { view.bytes() } -> std::convertible_to<Index>;
   { view.earliest_rewind() } -> std::convertible_to<Position>;

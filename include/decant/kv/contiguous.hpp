@@ -8,6 +8,7 @@
 #pragma once
 
 #include <decant/core/buffer.hpp>
+#include <decant/core/debug.hpp>
 #include <decant/core/error.hpp>
 #include <decant/core/shape.hpp>
 #include <decant/core/types.hpp>
@@ -44,11 +45,13 @@ class Contiguous {
     check(geometry, "kv::Contiguous");
     expects(capacity > 0, "kv::Contiguous: capacity of ", capacity, " tokens");
     memory_ = Buffer<std::byte>(geometry.bytes<K, V>(capacity));
+    debug::spoil(memory_.data(), memory_.bytes());
   }
 
   const Geometry& geometry() const noexcept { return geometry_; }
   Position begin(Index) const noexcept { return 0; }
   Position end() const noexcept { return end_; }
+  Index kept() const noexcept { return 0; }
   Index capacity() const noexcept { return capacity_; }
   Index bytes() const noexcept { return memory_.bytes(); }
   Position earliest_rewind() const noexcept { return 0; }
@@ -60,6 +63,7 @@ class Contiguous {
     expects(tokens >= 0, "kv::Contiguous::reserve: ", tokens, " tokens");
     expects<CacheFull>(tokens <= capacity_ - end_, "kv::Contiguous: ", tokens,
                        " more tokens do not fit, ", end_, " of ", capacity_, " are in use");
+    spoil(*this, {end_, end_ + tokens});
   }
 
   // The panel of one head that `at` lies in. Preconditions: layer and head exist, `at` is held or
@@ -68,8 +72,8 @@ class Contiguous {
     return memory_.data() + offset(layer, head, at);
   }
 
-  // Stores the row of one head in its panel. Preconditions: those of panel(), and the shapes are as
-  // said.
+  // Stores the row of one head in its panel, of a slot that is reserved or held. Preconditions:
+  // those of panel(), and the shapes are as said.
   //
   // Shape    key is [key_dim], value is [value_dim]
   void put(Index layer, Index head, Position at, std::span<const float> key,
@@ -98,6 +102,7 @@ class Contiguous {
   void rewind(Position new_end) {
     expects(new_end >= 0 && new_end <= end_, "kv::Contiguous::rewind: ", new_end, " is not in [0, ",
             end_, "]");
+    spoil(*this, {new_end, end_});
     end_ = new_end;
   }
 

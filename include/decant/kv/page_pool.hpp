@@ -13,6 +13,7 @@
 
 #include <decant/codec/concept.hpp>
 #include <decant/core/buffer.hpp>
+#include <decant/core/debug.hpp>
 #include <decant/core/error.hpp>
 #include <decant/core/shape.hpp>
 #include <decant/core/types.hpp>
@@ -47,12 +48,22 @@ class PagePool {
         pages_(checked_pages(geometry, pages, page_tokens)),
         page_tokens_(page_tokens),
         counts_(static_cast<std::size_t>(pages)),
-        memory_(bytes_for(geometry, pages, page_tokens)) {
+        memory_(checked_product({geometry.layers, geometry.heads, pages, run_stride()})) {
     free_.reserve(counts_.size());
     for (Index page = pages; page > 0; --page) free_.push_back(static_cast<PageId>(page - 1));
+    for (PageId page : free_) {
+      for_runs(page, [&](std::byte* run) { debug::set_canary(run + run_bytes()); });
+      close(page);
+    }
   }
   PagePool(const PagePool&) = delete;
   PagePool& operator=(const PagePool&) = delete;
+  ~PagePool() {
+    for (PageId page = 0; page < pages_; ++page) {
+      for_runs(page, [&](std::byte* run) { debug::check_canary(run + run_bytes()); });
+    }
+    debug::unpoison(memory_.data(), memory_.bytes());
+  }
 
   // What a pool of `pages` pages allocates for keys and values.
   static constexpr Index bytes_for(const Geometry& geometry, Index pages, Index page_tokens) {
@@ -62,8 +73,8 @@ class PagePool {
   const Geometry& geometry() const noexcept { return geometry_; }
   const PanelLayout<K, V>& layout() const noexcept { return layout_; }
   Index page_tokens() const noexcept { return page_tokens_; }
-  Index page_bytes() const noexcept { return memory_.bytes() / pages_; }
-  Index bytes() const noexcept { return memory_.bytes(); }
+  Index page_bytes() const noexcept { return geometry_.layers * geometry_.heads * run_bytes(); }
+  Index bytes() const noexcept { return pages_ * page_bytes(); }
 
   Index total_pages() const noexcept { return pages_; }
   Index free_pages() const noexcept { return std::ssize(free_); }
@@ -78,6 +89,7 @@ class PagePool {
     const PageId page = free_.back();
     free_.pop_back();
     count(page).users = 1;
+    for_runs(page, [&](std::byte* run) { debug::unpoison(run, run_bytes()); });
     return page;
   }
 
@@ -90,6 +102,7 @@ class PagePool {
     if (count(page).keepers > 0) {
       cached_ += 1;
     } else {
+      close(page);
       free_.push_back(page);
     }
   }
@@ -100,6 +113,7 @@ class PagePool {
   void drop(PageId page) noexcept {
     if (--count(page).keepers > 0 || count(page).users > 0) return;
     cached_ -= 1;
+    close(page);
     free_.push_back(page);
   }
 
@@ -151,9 +165,30 @@ class PagePool {
   Count& count(PageId page) noexcept { return counts_[static_cast<std::size_t>(page)]; }
   const Count& count(PageId page) const noexcept { return counts_[static_cast<std::size_t>(page)]; }
 
+  // f(run) for the panels of a page, of every layer and head, in the debug mode.
+  template <class F>
+  void for_runs([[maybe_unused]] PageId at, F&& f) noexcept {
+    if constexpr (kDebugStores) {
+      for (Index layer = 0; layer < geometry_.layers; ++layer) {
+        for (Index head = 0; head < geometry_.heads; ++head) f(page(at, layer, head));
+      }
+    } else {
+      static_cast<void>(f);
+    }
+  }
+  // A page that becomes free holds nothing that could be read.
+  void close(PageId page) noexcept {
+    for_runs(page, [&](std::byte* run) {
+      debug::check_canary(run + run_bytes());
+      debug::spoil(run, run_bytes());
+      debug::poison(run, run_bytes());
+    });
+  }
+
   Index run_bytes() const noexcept { return page_tokens_ / kPanelTokens * layout_.bytes(); }
+  Index run_stride() const noexcept { return run_bytes() + debug::kCanaryBytes; }
   Index offset(PageId at, Index layer, Index head) const noexcept {
-    return ((layer * geometry_.heads + head) * pages_ + at) * run_bytes();
+    return ((layer * geometry_.heads + head) * pages_ + at) * run_stride();
   }
 
   Geometry geometry_;

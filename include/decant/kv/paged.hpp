@@ -78,6 +78,7 @@ class Paged {
   const Geometry& geometry() const noexcept { return pool_->geometry(); }
   Position begin(Index) const noexcept { return 0; }
   Position end() const noexcept { return end_; }
+  Index kept() const noexcept { return 0; }
   Index capacity() const noexcept {
     const Index copied = copies_last() ? 1 : 0;
     return std::max(end_,
@@ -106,6 +107,7 @@ class Paged {
       pool_->release(std::exchange(last, own));
     }
     for (Index page = 0; page < more; ++page) pages_.push_back(pool_->take());
+    spoil(*this, {end_, end_ + tokens});
   }
 
   // The panel of one head that `position` lies in. Preconditions: layer and head exist, `position`
@@ -148,6 +150,10 @@ class Paged {
     expects(new_end >= 0 && new_end <= end_, "kv::Paged::rewind: ", new_end, " is not in [0, ",
             end_, "]");
     keep_pages(ceil_div(new_end, pool_->page_tokens()));
+    const Position held = std::ssize(pages_) * pool_->page_tokens();
+    if (new_end < held && !pool_->shared(pages_.back())) {
+      spoil(*this, {new_end, std::min(end_, held)});
+    }
     end_ = new_end;
   }
 

@@ -15,6 +15,7 @@
 
 #include <decant/codec/concept.hpp>
 #include <decant/codec/scaled.hpp>
+#include <decant/core/debug.hpp>
 #include <decant/core/shape.hpp>
 #include <decant/core/types.hpp>
 #include <decant/kv/geometry.hpp>
@@ -88,6 +89,24 @@ class PanelLayout {
     }
     for (Index d = 0; d < value_dim_; ++d) {
       value.data()[d] = V::load(values(panel)[value_cell(slot, d)]) * value_scale;
+    }
+  }
+
+  // In the debug mode, makes a row what is no number.
+  void spoil([[maybe_unused]] std::byte* panel, [[maybe_unused]] Index slot) const noexcept {
+    if constexpr (kDebugStores) {
+      auto* keys = reinterpret_cast<KeyCell*>(panel);
+      auto* values = reinterpret_cast<ValueCell*>(panel + values_at_);
+      for (Index k = 0; k < key_dim_; ++k) {
+        debug::spoil(keys + key_cell(slot, k), Index{sizeof(KeyCell)});
+      }
+      for (Index d = 0; d < value_dim_; ++d) {
+        debug::spoil(values + value_cell(slot, d), Index{sizeof(ValueCell)});
+      }
+      constexpr Index kScale = sizeof(float);
+      std::byte* scales = panel + scales_at_;
+      if (K::kScaled) debug::spoil(scales + slot * kScale, kScale);
+      if (V::kScaled) debug::spoil(scales + kKeyScaleBytes + slot * kScale, kScale);
     }
   }
 

@@ -2,15 +2,18 @@
 //
 // Where every layer looks back no further than a window, older tokens are never read again: their
 // panels are written over, and memory does not grow with the sequence. What is overwritten is gone,
-// so a ring says how far it can go back and refuses to go further.
+// so a ring says how far it can go back and refuses to go further. It may keep the first tokens
+// beside the window, which models that were not trained on windows lean on.
 //
 // Depends on  core/buffer.hpp, kv/block_range.hpp, kv/panel.hpp
-// Source      Beltagy et al. 2020, arXiv:2004.05150 (sliding windows)
+// Source      Beltagy et al. 2020, arXiv:2004.05150 (sliding windows); Xiao et al. 2023,
+//             arXiv:2309.17453 (kept first tokens)
 // Tested by   tests/kv/ring_test.cpp, tests/law/stores_test.cpp
 #pragma once
 
 #include <decant/codec/concept.hpp>
 #include <decant/core/buffer.hpp>
+#include <decant/core/debug.hpp>
 #include <decant/core/error.hpp>
 #include <decant/core/shape.hpp>
 #include <decant/core/types.hpp>
@@ -20,7 +23,9 @@
 #include <decant/kv/panel.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
+#include <cstdint>
 #include <limits>
 #include <span>
 
@@ -28,10 +33,10 @@ namespace decant::inline v0::kv {
 
 // Move-only; a store that was moved from may only be destroyed or assigned to.
 //
-// Shape    memory is [layers][heads][panels], where panel number n of the sequence lies at n %
-//          panels
+// Shape    memory is [layers][heads][panels]: those of the kept tokens, and behind them the ring,
+//          where they come round
 // Units    a window of W tokens is a token and the W - 1 before it; chunk is the most tokens of one
-//          step
+//          step; the first `kept` tokens are kept beside the window
 // Errors   std::invalid_argument, CacheFull (reserve), CannotRewind; std::bad_alloc from the
 //          constructor; nothing changed then
 // Cost     put O(key_dim + value_dim), everything else O(1); only the constructor allocates
@@ -42,26 +47,33 @@ class Ring {
   using Keys = K;
   using Values = V;
 
-  Ring(const Geometry& geometry, Index window, Index chunk)
+  Ring(const Geometry& geometry, Index window, Index chunk, Index kept = 0)
       : geometry_(geometry),
         layout_(geometry),
         window_(window),
         chunk_(chunk),
+        kept_(kept),
+        kept_panels_(ceil_div(kept, kPanelTokens)),
         panels_(panels_for(window, chunk)) {
     check(geometry, "kv::Ring");
-    memory_ = Buffer<std::byte>(bytes_for(geometry, window, chunk));
+    memory_ = Buffer<std::byte>(bytes_for(geometry, window, chunk, kept));
+    debug::spoil(memory_.data(), memory_.bytes());
   }
 
   // What a ring allocates, however long its sequence becomes.
   //
-  // Errors   std::invalid_argument where window or chunk is none
-  static constexpr Index bytes_for(const Geometry& geometry, Index window, Index chunk) {
-    return geometry.bytes<K, V>(checked_product(panels_for(window, chunk), kPanelTokens));
+  // Errors   std::invalid_argument where window or chunk is none, or kept is negative
+  static constexpr Index bytes_for(const Geometry& geometry, Index window, Index chunk,
+                                   Index kept = 0) {
+    expects(kept >= 0, "kv::Ring: ", kept, " kept tokens");
+    const Index panels = checked_sum(panels_for(window, chunk), ceil_div(kept, kPanelTokens));
+    return geometry.bytes<K, V>(checked_product(panels, kPanelTokens));
   }
 
   const Geometry& geometry() const noexcept { return geometry_; }
   Index window(Index) const noexcept { return window_; }
   Index chunk() const noexcept { return chunk_; }
+  Index kept() const noexcept { return kept_; }
   Position begin(Index) const noexcept { return begin_; }
   Position end() const noexcept { return end_; }
   Index capacity() const noexcept { return std::numeric_limits<Index>::max() / 2; }
@@ -79,7 +91,9 @@ class Ring {
     expects<CacheFull>(tokens <= chunk_, "kv::Ring: ", tokens,
                        " tokens in one step of a ring made for ", chunk_);
     reserved_ = end_ + tokens;
-    begin_ = std::max(begin_, (ceil_div(reserved_, kPanelTokens) - panels_) * kPanelTokens);
+    const Index oldest = ceil_div(reserved_, kPanelTokens) - panels_;
+    if (oldest > kept_panels_) begin_ = std::max(begin_, oldest * kPanelTokens);
+    spoil(*this, {end_, reserved_});
   }
 
   // The panel of one head that `at` lies in. Preconditions: layer and head exist, `at` is held or
@@ -104,8 +118,8 @@ class Ring {
   void get(Index layer, Index head, Position at, std::span<float> key,
            std::span<float> value) const {
     check_place(geometry_, layer, head, key.size(), value.size(), "kv::Ring::get");
-    expects(at >= begin_ && at < end_, "kv::Ring::get: position ", at, " is not in [", begin_, ", ",
-            end_, ")");
+    expects(at >= 0 && at < end_ && (at >= begin_ || at < kept_), "kv::Ring::get: position ", at,
+            " is not in [", begin_, ", ", end_, ")");
     layout_.get(memory_.data() + offset(layer, head, at), at % kPanelTokens, key, value);
   }
 
@@ -122,6 +136,7 @@ class Ring {
     expects<CannotRewind>(new_end == end_ || new_end == 0 || new_end >= earliest_rewind(),
                           "kv::Ring::rewind: to ", new_end, ", where a window of ", window_,
                           " tokens is held from ", earliest_rewind(), " on");
+    spoil(*this, {new_end, end_});
     if (new_end == 0) begin_ = 0;
     end_ = reserved_ = new_end;
   }
@@ -135,14 +150,24 @@ class Ring {
     begin_ = std::max(begin_, first);
   }
 
-  // At most two: up to where memory ends, and from where it begins.
+  // At most three: the kept tokens, the ring up to where memory ends, and from where it begins.
   auto blocks(Index layer, Index head) const noexcept {
-    const Index first = begin_ / kPanelTokens;
     const Index last = ceil_div(reserved_, kPanelTokens);
-    const Index wrap = std::min(last, round_up(first + 1, panels_));
-    return BlockRange((first < wrap ? 1 : 0) + (wrap < last ? 1 : 0), [this, layer, head, first,
-                                                                       wrap, last](Index at) {
-      return at == 0 ? block(layer, head, first, wrap) : block(layer, head, wrap, last);
+    const Index first = begin_ / kPanelTokens;
+    const Index kept = std::min({kept_panels_, last, first});
+    const Index lap = std::max(first, kept_panels_) - kept_panels_;
+    const Index wrap = std::min(last, kept_panels_ + round_up(lap + 1, panels_));
+    const std::array<Index, 3> firsts = {0, first, wrap};
+    const std::array<Index, 3> ends = {kept, wrap, last};
+    std::array<std::int8_t, 3> some = {};
+    Index count = 0;
+    for (std::size_t n = 0; n < 3; ++n) {
+      if (firsts[n] < ends[n])
+        some[static_cast<std::size_t>(count++)] = static_cast<std::int8_t>(n);
+    }
+    return BlockRange(count, [this, layer, head, firsts, ends, some](Index at) {
+      const auto n = static_cast<std::size_t>(some[static_cast<std::size_t>(at)]);
+      return block(layer, head, firsts[n], ends[n]);
     });
   }
 
@@ -163,14 +188,17 @@ class Ring {
 
   // Where the panel of `at` begins.
   Index offset(Index layer, Index head, Position at) const noexcept {
-    return ((layer * geometry_.heads + head) * panels_ + at / kPanelTokens % panels_) *
-           layout_.bytes();
+    const Index panel = at / kPanelTokens;
+    const Index place =
+        panel < kept_panels_ ? panel : kept_panels_ + (panel - kept_panels_) % panels_;
+    return ((layer * geometry_.heads + head) * (kept_panels_ + panels_) + place) * layout_.bytes();
   }
 
   Geometry geometry_;
   PanelLayout<K, V> layout_;
-  Index window_, chunk_, panels_;
-  Position begin_ = 0;  // of what was not written over
+  Index window_, chunk_, kept_;
+  Index kept_panels_, panels_;  // panels_ come round
+  Position begin_ = 0;          // of what was not written over
   Position end_ = 0;
   Position reserved_ = 0;  // how far slots may be written: end_, or beyond
   Buffer<std::byte> memory_;

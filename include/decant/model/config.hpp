@@ -46,6 +46,9 @@ struct Config {
 
   std::optional<attention::Rope> rope = attention::Rope{};  // none where positions are learned
   std::vector<Position> windows = {};  // one per layer, 0 = unlimited; empty = all unlimited
+  // Seen beyond every window by all rows, turned as if they stood right before it (StreamingLLM);
+  // learned positions stay what they are.
+  Index kept_tokens = 0;
 
   friend bool operator==(const Config&, const Config&) = default;
 
@@ -57,6 +60,8 @@ struct Config {
     if (windows.empty() || std::ranges::min(windows) == 0) return 0;
     return std::ranges::max(windows);
   }
+  // Whether rows of a layer see tokens beside those of its window.
+  bool keeps(Index layer) const noexcept { return kept_tokens > 0 && window(layer) > 0; }
   Position window(Index layer) const noexcept {
     return windows.empty() ? 0 : windows[static_cast<std::size_t>(layer)];
   }
@@ -96,6 +101,7 @@ inline void check(const Config& config) {
   for (Position window : config.windows) {
     expects(window >= 0, "model::Config: a window of ", window, " tokens");
   }
+  expects(config.kept_tokens >= 0, "model::Config: kept_tokens is ", config.kept_tokens);
   if (config.rope) attention::check(*config.rope, config.key_dim);
   checked_product({config.vocabulary, config.width, 4});
   checked_product({config.heads, config.key_dim + config.value_dim, config.width, 4});

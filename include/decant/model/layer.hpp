@@ -20,7 +20,9 @@
 #include <decant/kv/block.hpp>
 #include <decant/model/batch.hpp>
 #include <decant/model/config.hpp>
+#include <decant/model/kept_tokens.hpp>
 #include <decant/model/profile.hpp>
+#include <decant/model/rows.hpp>
 #include <decant/model/weights.hpp>
 #include <decant/model/workspace.hpp>
 
@@ -29,11 +31,6 @@
 
 namespace decant::inline v0::model::detail {
 
-template <class Number>
-std::span<Number> numbers(Number* data, Index size) {
-  return {data, static_cast<std::size_t>(size)};
-}
-
 inline void normalise(const Config& config, const NormWeights& weights, std::span<const float> x,
                       std::span<float> out) {
   if (config.norm == Norm::rms) {
@@ -41,21 +38,6 @@ inline void normalise(const Config& config, const NormWeights& weights, std::spa
   } else {
     kernels::layer_norm(x, weights.weight, weights.bias, config.norm_epsilon, out);
   }
-}
-
-// work(row) for every row, in pieces of a few rows.
-template <class F>
-void for_rows(Index rows, Executor& executor, F&& work) {
-  constexpr Index kRows = 8;
-  executor.parallel_for(ceil_div(rows, kRows), [&](Index piece, Index) {
-    for (Index row = piece * kRows; row < std::min(rows, (piece + 1) * kRows); ++row) work(row);
-  });
-}
-
-// What operations on f32 rows cost: `numbers` of each are read or written.
-inline Work row_work(Index rows, Index numbers, double flops_per_number) {
-  const auto all = static_cast<double>(rows) * static_cast<double>(numbers);
-  return {.bytes = 4 * all, .flops = flops_per_number * all};
 }
 
 // The residual stream, normed.
@@ -111,8 +93,16 @@ void store_rows(const Config& config, const LayerWeights& weights, Index layer,
     float* queries = buffers.qkv.data() + row * width;
     float* keys = queries + config.heads * config.key_dim;
     float* values = keys + config.kv_heads * config.key_dim;
-    const auto cosines = numbers(buffers.cosines.data() + row * pairs, pairs);
-    const auto sines = numbers(buffers.sines.data() + row * pairs, pairs);
+    const std::span<const float> cosines = numbers(buffers.cosines.data() + row * pairs, pairs);
+    const std::span<const float> sines = numbers(buffers.sines.data() + row * pairs, pairs);
+    if (config.keeps(layer)) {
+      const bool behind = kept_position(config, layer, entry.position(row)) != entry.position(row);
+      float* kept = buffers.kept.queries.data() + row * config.heads * config.key_dim;
+      std::copy_n(queries, config.heads * config.key_dim, kept);
+      prepare_heads(config, weights.query_norm, kept, config.heads,
+                    behind ? std::span<const float>(buffers.kept.cosines) : cosines,
+                    behind ? std::span<const float>(buffers.kept.sines) : sines);
+    }
     prepare_heads(config, weights.query_norm, queries, config.heads, cosines, sines);
     prepare_heads(config, weights.key_norm, keys, config.kv_heads, cosines, sines);
     for (Index head = 0; head < config.kv_heads; ++head) {
@@ -166,6 +156,7 @@ void attend_rows(const Config& config, Index layer, Batch<S>& batch, Workspace& 
       workspace.profile(), Operation::attention,
       [&] { return attention_work(config, layer, batch); },
       [&] {
+        if (config.keeps(layer)) return attend_beside_kept(config, problem, batch, workspace);
         attention::attend(std::span<const attention::Sequence<S>>(batch.sequences()), problem,
                           attention::Causal{config.window(layer)}, attention::Plain{},
                           buffers.scratch, workspace.executor());
@@ -225,6 +216,7 @@ void self_attention(const Config& config, const LayerWeights& weights, Index lay
             .out_stride = config.qkv_width(),
             .bias = bias_of(weights.qkv)},
            workspace);
+  if (config.keeps(layer)) turn_behind_window(config, layer, buffers);
   store_rows(config, weights, layer, batch, workspace);
   attend_rows(config, layer, batch, workspace);
   multiply(weights.attention_output.matrix,

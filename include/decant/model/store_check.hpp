@@ -26,6 +26,8 @@ void check(const Config& config, const S& store, std::string_view who) {
     expects(kept == 0 || (window > 0 && window <= kept), who, ": a store that keeps a window of ",
             kept, " tokens, for layer ", layer, ", which looks back ",
             window == 0 ? "to the first" : "further");
+    expects(kept == 0 || store.kept() >= config.kept_tokens, who, ": a store that keeps the first ",
+            store.kept(), " tokens, for a model that sees ", config.kept_tokens);
   }
 }
 

@@ -19,6 +19,7 @@
 #include <decant/model/profile.hpp>
 
 #include <algorithm>
+#include <cstddef>
 #include <span>
 #include <vector>
 
@@ -40,6 +41,28 @@ inline Index widest_input(const Config& config) {
   return std::max({config.width, config.heads * config.value_dim, config.feed_forward});
 }
 
+// What rows that see kept tokens beside a window take: queries turned for those, and both results.
+struct KeptBuffers {
+  KeptBuffers(const Config& config, Index step_rows)
+      : KeptBuffers(config.kept_tokens > 0 ? config : Config{},
+                    config.kept_tokens > 0 ? step_rows : 0, rotary_pairs(config)) {}
+
+  Buffer<float> queries;              // [rows][heads][key_dim]
+  Buffer<float> attended;             // [rows][heads][value_dim]
+  Buffer<float> log_sum_exp;          // [rows][heads], of the window
+  Buffer<float> kept_log_sum_exp;     // [rows][heads]
+  std::vector<float> cosines, sines;  // [rotary pairs], of the place behind a full window
+
+ private:
+  KeptBuffers(const Config& config, Index rows, Index pairs)
+      : queries(checked_product({rows, config.heads, config.key_dim})),
+        attended(checked_product({rows, config.heads, config.value_dim})),
+        log_sum_exp(checked_product(rows, config.heads)),
+        kept_log_sum_exp(checked_product(rows, config.heads)),
+        cosines(static_cast<std::size_t>(pairs)),
+        sines(static_cast<std::size_t>(pairs)) {}
+};
+
 // What flows through a step; the decoder's own.
 struct StepBuffers {
   StepBuffers(const Config& config, const Limits& limits, Index threads)
@@ -50,6 +73,7 @@ struct StepBuffers {
         inner(checked_product(limits.rows, config.up_width())),
         cosines(checked_product(limits.rows, rotary_pairs(config))),
         sines(checked_product(limits.rows, rotary_pairs(config))),
+        kept(config, limits.rows),
         logits(checked_product(limits.logit_rows, config.vocabulary)),
         tiles(limits.rows, widest_input(config)),
         scratch(config.geometry(), config.heads, threads, limits.sequences, config.max_positions) {
@@ -63,8 +87,9 @@ struct StepBuffers {
   Buffer<float> inner;     // [rows][gate | up], or [rows][up]
   Buffer<float> cosines;   // [rows][rotary pairs]
   Buffer<float> sines;     // [rows][rotary pairs]
-  Buffer<float> logits;    // [logit rows][vocabulary]
-  Index logit_rows = 0;    // that the last step filled
+  KeptBuffers kept;
+  Buffer<float> logits;  // [logit rows][vocabulary]
+  Index logit_rows = 0;  // that the last step filled
   kernels::RowTiles tiles;
   attention::Scratch scratch;
   std::vector<double> frequencies;  // [rotary pairs]

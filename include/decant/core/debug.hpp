@@ -1,0 +1,68 @@
+// decant/core/debug.hpp - memory that says when it is read too early, too late or out of bounds.
+//
+// With DECANT_DEBUG_STORES defined, in every source of a program, slots without a row hold what is
+// no number in any format, so that a kernel that reads one gives none either; pages of a pool have
+// canaries between them; and the address sanitizer refuses pages that are free. Without it nothing
+// of this is there.
+//
+// Depends on  core/{config,types}.hpp
+// Tested by   tests/kv/debug_test.cpp
+#pragma once
+
+#include <decant/core/config.hpp>
+#include <decant/core/types.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdio>
+#include <cstdlib>
+
+#if defined(DECANT_ADDRESS_SANITIZER)
+#include <sanitizer/asan_interface.h>
+#endif
+
+namespace decant::inline v0 {
+
+#if defined(DECANT_DEBUG_STORES)
+inline constexpr bool kDebugStores = true;
+#else
+inline constexpr bool kDebugStores = false;
+#endif
+
+namespace debug {
+
+// As cells of f32, bf16 and f16 no number; as a scale no number, and so whatever it multiplies.
+inline constexpr std::byte kSpoiled{0xFF};
+inline constexpr std::byte kCanary{0xC5};
+inline constexpr Index kCanaryBytes = kDebugStores ? 64 : 0;
+
+inline void spoil([[maybe_unused]] void* at, [[maybe_unused]] Index bytes) noexcept {
+  if constexpr (kDebugStores) std::fill_n(static_cast<std::byte*>(at), bytes, kSpoiled);
+}
+
+inline void set_canary([[maybe_unused]] std::byte* at) noexcept {
+  if constexpr (kDebugStores) std::fill_n(at, kCanaryBytes, kCanary);
+}
+// Ends the program where something was written over a canary.
+inline void check_canary([[maybe_unused]] const std::byte* at) noexcept {
+  if constexpr (kDebugStores) {
+    if (std::all_of(at, at + kCanaryBytes, [](std::byte each) { return each == kCanary; })) return;
+    std::fputs("decant: something was written behind the end of a page\n", stderr);
+    std::abort();
+  }
+}
+
+inline void poison([[maybe_unused]] const void* at, [[maybe_unused]] Index bytes) noexcept {
+#if defined(DECANT_ADDRESS_SANITIZER)
+  if constexpr (kDebugStores) ASAN_POISON_MEMORY_REGION(at, static_cast<std::size_t>(bytes));
+#endif
+}
+inline void unpoison([[maybe_unused]] const void* at, [[maybe_unused]] Index bytes) noexcept {
+#if defined(DECANT_ADDRESS_SANITIZER)
+  if constexpr (kDebugStores) ASAN_UNPOISON_MEMORY_REGION(at, static_cast<std::size_t>(bytes));
+#endif
+}
+
+}  // namespace debug
+
+}  // namespace decant::inline v0

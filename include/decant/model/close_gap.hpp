@@ -1,0 +1,89 @@
+// decant/model/close_gap.hpp - a sequence without some tokens in its middle.
+//
+// Where a conversation outgrows its model, what was said long ago is cut out and the rest moves up.
+// A key is turned by its position, so it is turned back by as much as it moves; turning composes,
+// and leaves lengths as they are. What remains was computed while the removed tokens were seen, so
+// this is an approximation: exact for the first layer, and for the others as good as what was
+// removed mattered little.
+//
+// Depends on  attention/rope.hpp, kv/block.hpp, model/{config,store_check}.hpp
+// Source      llama.cpp calls it context shift; Su et al. 2021, arXiv:2104.09864 (rotations add)
+// Tested by   tests/model/close_gap_test.cpp
+#pragma once
+
+#include <decant/attention/rope.hpp>
+#include <decant/core/error.hpp>
+#include <decant/core/types.hpp>
+#include <decant/kv/block.hpp>
+#include <decant/model/config.hpp>
+#include <decant/model/store_check.hpp>
+
+#include <cstddef>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace decant::inline v0::model {
+
+namespace detail {
+
+// Puts the rows behind the gap where they stand without it. `from` and `to` may be one store.
+template <kv::Store S>
+void move_up(const Config& config, const S& from, S& to, const Range& gap, Position end) {
+  const std::vector<double> frequencies = attention::frequencies(*config.rope, config.key_dim);
+  std::vector<float> cosines(frequencies.size()), sines(frequencies.size());
+  attention::angles(-gap.size(), frequencies, cosines, sines);
+  std::vector<float> key(static_cast<std::size_t>(config.key_dim));
+  std::vector<float> value(static_cast<std::size_t>(config.value_dim));
+  for (Index layer = 0; layer < config.layers; ++layer) {
+    for (Index head = 0; head < config.kv_heads; ++head) {
+      for (Position at = gap.end; at < end; ++at) {
+        from.get(layer, head, at, key, value);
+        attention::rotate(key, cosines, sines, config.rope->pairing);
+        to.put(layer, head, at - gap.size(), key, value);
+      }
+    }
+  }
+}
+
+}  // namespace detail
+
+// Removes the positions of `gap` from a store and closes it: what stood at gap.end stands at
+// gap.begin then. Forks of a paged store keep what they had. Keys are widened, turned and rounded
+// again, in the store's format.
+//
+// Errors   std::invalid_argument (a gap that is not held, another model's store, learned positions,
+//          a store that does not hold all tokens), CacheFull where shared pages have no room to be
+//          copied, std::bad_alloc; nothing changed then
+// Cost     every number behind the gap is read and written once
+// Threads  the store belongs to the call
+template <kv::Store S>
+void close_gap(const Config& config, S& store, const Range& gap) {
+  check(config, store, "model::close_gap");
+  expects(config.rope.has_value(), "model::close_gap: positions are learned, and cannot be turned");
+  for (Index layer = 0; layer < config.layers; ++layer) {
+    expects(store.window(layer) == 0, "model::close_gap: layer ", layer, " keeps a window of ",
+            store.window(layer), " tokens, not all");
+  }
+  const Position end = store.end();
+  expects(gap.begin >= 0 && gap.begin <= gap.end && gap.end <= end, "model::close_gap: [",
+          gap.begin, ", ", gap.end, ") of ", end, " tokens");
+  if (gap.begin == gap.end) return;
+  if constexpr (requires { store.fork(); }) {  // pages that others see are not written
+    S whole = store.fork();
+    store.rewind(gap.begin);
+    try {
+      store.reserve(end - gap.end);
+      detail::move_up(config, whole, store, gap, end);
+    } catch (...) {
+      store = std::move(whole);
+      throw;
+    }
+    store.publish(end - gap.end);
+  } else {
+    detail::move_up(config, store, store, gap, end);
+    store.rewind(end - gap.size());
+  }
+}
+
+}  // namespace decant::inline v0::model

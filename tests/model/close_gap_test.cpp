@@ -1,0 +1,170 @@
+// tests/model/close_gap_test.cpp - tokens cut out of the middle: keys turn as the arithmetic of
+// angles says, forks and refusals leave everything as it was.
+#include <decant/model/close_gap.hpp>
+
+#include "law/models.hpp"
+
+#include <decant/codec/scaled.hpp>
+#include <decant/kv/paged.hpp>
+#include <decant/kv/ring.hpp>
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+#include <vector>
+
+namespace {
+
+using namespace decant;
+using codec::F32;
+using codec::Int8;
+using trial::Rows;
+using trial::Runner;
+
+// One head of two numbers that turns by its position.
+model::Config one_pair() {
+  model::Config config = trial::small_config();
+  config.layers = config.kv_heads = 1;
+  config.heads = 1;
+  config.key_dim = 2;
+  config.value_dim = 1;
+  config.rope = attention::Rope{.theta = 1.0};
+  return config;
+}
+
+std::vector<float> key_at(const auto& store, Position at, Index dim) {
+  std::vector<float> key(static_cast<std::size_t>(dim));
+  std::vector<float> value(static_cast<std::size_t>(store.geometry().value_dim));
+  store.get(0, 0, at, key, value);
+  return key;
+}
+
+TEST(CloseGap, TurnsKeysBackOnceForEveryTokenRemovedBeforeThem) {
+  const model::Config config = one_pair();
+  kv::Contiguous<F32> store(config.geometry(), 16);
+  store.reserve(11);
+  for (Position at = 0; at < 11; ++at) {
+    const std::vector<float> key = {std::cos(static_cast<float>(at)),
+                                    std::sin(static_cast<float>(at))};
+    store.put(0, 0, at, key, std::vector<float>{static_cast<float>(at)});
+  }
+  store.publish(11);
+  model::close_gap(config, store, {2, 5});
+  model::close_gap(config, store, {1, 3});  // the second removal counts on top of the first
+  EXPECT_EQ(store.end(), 6);
+  const std::vector<float> key = key_at(store, 5, 2);
+  EXPECT_NEAR(key[0], 0.283662, 1e-6);
+  EXPECT_NEAR(key[1], -0.958924, 1e-6);
+  std::vector<float> last(2), value(1);
+  store.get(0, 0, 5, last, value);
+  EXPECT_EQ(value[0], 10.0f);
+  store.get(0, 0, 0, last, value);
+  EXPECT_EQ(value[0], 0.0f);
+}
+
+TEST(CloseGap, TurnsWhatAnInt8CacheStoresAndNotItsCells) {
+  model::Config config = trial::small_config();
+  config.layers = config.kv_heads = config.heads = 1;
+  config.key_dim = 32;
+  config.value_dim = 16;
+  kv::Contiguous<Int8> store(config.geometry(), 40);
+  kv::Contiguous<F32> exact(config.geometry(), 40);
+  store.reserve(20);
+  exact.reserve(20);
+  for (Position at = 0; at < 20; ++at) {
+    std::vector<float> key(32);
+    for (std::size_t i = 0; i < 32; ++i) {
+      key[i] = std::sin(0.7f * static_cast<float>(i) + static_cast<float>(at));
+    }
+    store.put(0, 0, at, key, std::vector<float>(16, 1.0f));
+    exact.put(0, 0, at, key, std::vector<float>(16, 1.0f));
+  }
+  store.publish(20);
+  exact.publish(20);
+  model::close_gap(config, store, {3, 8});
+  model::close_gap(config, exact, {3, 8});
+  for (Position at = 0; at < 15; ++at) {
+    const std::vector<float> near = key_at(store, at, 32);
+    const std::vector<float> right = key_at(exact, at, 32);
+    float largest = 0;
+    for (float number : right) largest = std::max(largest, std::abs(number));
+    for (std::size_t i = 0; i < 32; ++i) EXPECT_NEAR(near[i], right[i], 2 * largest / 127);
+  }
+}
+
+// In a model of one layer keys and values know nothing of other tokens, so nothing is approximate.
+TEST(CloseGap, IsRecomputingWhereThereIsOneLayer) {
+  trial::Family family = trial::normed_heads();
+  family.config.layers = 1;
+  for (auto pairing : {attention::Pairing::half_split, attention::Pairing::interleaved}) {
+    family.config.rope->pairing = pairing;
+    family.config.rope->rotary_dim = 8;
+    const model::Decoder decoder = trial::decoder_of(family);
+    std::vector<Token> tokens = trial::random_tokens(family.config, 120, 3);
+    Runner<F32> shifted(decoder, 120);
+    shifted.feed(std::span(tokens).first(119));
+    model::close_gap(family.config, shifted.store(), {17, 70});
+    const Rows after = shifted.feed(std::span(tokens).last(1));
+    tokens.erase(tokens.begin() + 17, tokens.begin() + 70);
+    const Rows fresh = trial::decoded<F32>(decoder, tokens);
+    EXPECT_LT(reference::max_difference(after.back(), fresh.back()), 2e-5);
+  }
+}
+
+TEST(CloseGap, GivesTheSameBitsInPagesAndLeavesForksAlone) {
+  const trial::Family family = trial::llama();
+  const model::Decoder decoder = trial::decoder_of(family);
+  const std::vector<Token> tokens = trial::random_tokens(family.config, 101, 3);
+  Runner<F32> contiguous(decoder, 101);
+  contiguous.feed(std::span(tokens).first(100));
+  const Rows whole = contiguous.feed(std::span(tokens).last(1));
+  contiguous.store().rewind(100);
+  model::close_gap(family.config, contiguous.store(), {10, 43});
+  const Rows expected = contiguous.feed(std::span(tokens).last(1));
+  EXPECT_FALSE(trial::same_rows(whole, expected));
+
+  kv::PagePool<F32> pool(family.config.geometry(), 13, 16);
+  kv::Paged<F32> store(pool);
+  model::Workspace workspace(family.config, {.rows = 100});
+  model::Batch<kv::Paged<F32>> batch;
+  const auto feed = [&](kv::Paged<F32>& to, std::span<const Token> some) {
+    batch.clear();
+    batch.add(to, some);
+    decoder.step(batch, workspace);
+    return std::vector(workspace.logits(0).begin(), workspace.logits(0).end());
+  };
+  feed(store, std::span(tokens).first(100));
+  kv::Paged<F32> fork = store.fork();
+  model::close_gap(family.config, store, {10, 43});
+  EXPECT_EQ(store.end(), 67);
+  EXPECT_TRUE(trial::same_bits(expected.back(), feed(store, std::span(tokens).last(1))));
+  EXPECT_TRUE(trial::same_bits(whole.back(), feed(fork, std::span(tokens).last(1))));
+
+  EXPECT_THROW(model::close_gap(family.config, fork, {1, 2}), CacheFull);
+  fork.rewind(100);
+  EXPECT_TRUE(trial::same_bits(whole.back(), feed(fork, std::span(tokens).last(1))));
+}
+
+TEST(CloseGap, RefusesWhatItCannotDo) {
+  const trial::Family family = trial::llama();
+  kv::Contiguous<F32> store(family.config.geometry(), 32);
+  store.reserve(8);
+  store.publish(8);
+  for (const Range gap : {Range{-1, 2}, Range{3, 2}, Range{5, 9}}) {
+    EXPECT_THROW(model::close_gap(family.config, store, gap), std::invalid_argument);
+  }
+  EXPECT_EQ(store.end(), 8);
+  model::close_gap(family.config, store, {3, 3});
+  EXPECT_EQ(store.end(), 8);
+  EXPECT_THROW(model::close_gap(trial::gpt2().config, store, {1, 2}), std::invalid_argument);
+  model::Config windows = family.config;
+  windows.windows = {4, 4};
+  kv::Ring<F32> ring(windows.geometry(), 4, 8);
+  ring.reserve(8);
+  ring.publish(8);
+  EXPECT_THROW(model::close_gap(windows, ring, {1, 2}), std::invalid_argument);
+}
+
+}  // namespace
