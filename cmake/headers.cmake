@@ -82,6 +82,7 @@ set(DECANT_IO_HEADERS
   include/decant/io/gguf_value.hpp
   include/decant/io/gguf_vocabulary.hpp
   include/decant/io/gpt2_weights.hpp
+  include/decant/io/hash.hpp
   include/decant/io/hf_config.hpp
   include/decant/io/hf_fields.hpp
   include/decant/io/hf_rope.hpp
@@ -97,6 +98,7 @@ set(DECANT_IO_HEADERS
   include/decant/io/normalizer.hpp
   include/decant/io/pattern.hpp
   include/decant/io/pre_tokenizer.hpp
+  include/decant/io/prefix_snapshot.hpp
   include/decant/io/safetensors.hpp
   include/decant/io/score_merges.hpp
   include/decant/io/sealed_tensors.hpp

@@ -86,7 +86,8 @@ Index granule(const examples::StoreOptions& store) {
 // What a store of the kind asked for allocates for a sequence. A ring takes one token at a time.
 template <codec::Codec C>
 Index allocated(const kv::Geometry& geometry, const examples::StoreOptions& store, Index tokens) {
-  if (store.kind == "ring") return kv::Ring<C>::bytes_for(geometry, store.window, 1);
+  if (store.kind == "ring")
+    return kv::Ring<C>::bytes_for(geometry, store.window, 1, store.kept_tokens);
   return geometry.bytes<C>(round_up(tokens, granule(store)));
 }
 
@@ -94,7 +95,8 @@ template <codec::Codec C>
 Bill bill(const kv::Geometry& geometry, const Options& options) {
   const bool ring = options.store.kind == "ring";
   const auto cost = [&](Index tokens) {
-    const Index held = ring ? std::min(tokens, options.store.window) : tokens;
+    const Index most = checked_sum(options.store.window, options.store.kept_tokens);
+    const Index held = ring ? std::min(tokens, most) : tokens;
     return Cost{geometry.payload_bytes<C>(held), allocated<C>(geometry, options.store, tokens)};
   };
   const Cost sequence = cost(options.tokens);

@@ -6,7 +6,8 @@
 // prefill: a prompt of 512 tokens into an empty store; tokens/s, and GFLOP/s beside a loop of
 // multiply-adds (of_peak). decode: one token after `context` others; tokens/s, and GB/s of weights,
 // keys and values beside a plain read of other memory (of_read, of_read8). Keys and values are
-// stored as the weights are.
+// stored as the weights are. overhead: a decoded token of a model whose kernels have next to
+// nothing to do, by number of layers: what a step costs whatever the model.
 #include <decant/codec/plain.hpp>
 #include <decant/core/executor.hpp>
 #include <decant/kv/contiguous.hpp>
@@ -179,5 +180,27 @@ void decode_cases(benchmark::internal::Benchmark* list) {
 }
 BENCHMARK(decode<codec::F32>)->Apply(decode_cases);
 BENCHMARK(decode<codec::BF16>)->Apply(decode_cases);
+
+void overhead(benchmark::State& state) {
+  model::Config config;
+  config.vocabulary = config.width = config.feed_forward = 16;
+  config.layers = state.range(0);
+  config.heads = config.kv_heads = 1;
+  config.key_dim = config.value_dim = 16;
+  config.max_positions = 64;
+  const model::Decoder decoder(
+      config, reference::to_weights(reference::random_model(config, 1), codec::Type::f32));
+  Session<codec::F32> session(decoder, 64, bench::workers(state.range(1)));
+  const Token token = 3;
+  for (auto _ : state) {
+    session.store().rewind(0);
+    session.feed({&token, 1});
+  }
+}
+BENCHMARK(overhead)
+    ->ArgNames({"layers", "threads"})
+    ->ArgsProduct({{1, 5, 30}, {1, 2}})
+    ->Unit(benchmark::kMicrosecond)
+    ->UseRealTime();
 
 }  // namespace

@@ -25,7 +25,10 @@ void load_prefix(const std::string& path, const decant::model::Decoder& decoder,
   const decant::io::Snapshot snapshot = decant::io::Snapshot::open(path);
   const auto differs = std::ranges::mismatch(snapshot.tokens(), prompt.first(prompt.size() - 1));
   const decant::Position common = differs.in1 - snapshot.tokens().begin();
-  if (common == 0) std::cerr << "note: " << path << " begins with another text\n";
+  if (common < snapshot.fewest(store)) {
+    std::cerr << "note: " << path << " holds too little of what it has in common with the prompt\n";
+    return;
+  }
   snapshot.restore(store, decant::io::fingerprint(decoder), common);
 }
 

@@ -1,4 +1,4 @@
-// decant/io.hpp - checkpoints and tokenizers in one include; the target decant::io.
+// decant/io.hpp - checkpoints, tokenizers and saved caches in one include; the target decant::io.
 //
 // For users of the library: nothing inside includes it.
 //
@@ -22,6 +22,7 @@
 #include <decant/io/gguf_value.hpp>
 #include <decant/io/gguf_vocabulary.hpp>
 #include <decant/io/gpt2_weights.hpp>
+#include <decant/io/hash.hpp>
 #include <decant/io/hf_config.hpp>
 #include <decant/io/hf_fields.hpp>
 #include <decant/io/hf_rope.hpp>
@@ -37,6 +38,7 @@
 #include <decant/io/normalizer.hpp>
 #include <decant/io/pattern.hpp>
 #include <decant/io/pre_tokenizer.hpp>
+#include <decant/io/prefix_snapshot.hpp>
 #include <decant/io/safetensors.hpp>
 #include <decant/io/score_merges.hpp>
 #include <decant/io/sealed_tensors.hpp>

@@ -26,9 +26,26 @@ static_assert(Causal{1024}.visible(1023) == Range{0, 1024});
 static_assert(Causal{1024}.visible(1024) == Range{1, 1025});
 static_assert(Causal{4}.visible(-1).empty() && Causal{4}.visible(-9).empty());
 
+// Of [begin, end) alone: a row that sees nothing there ends where its own token does, or the part.
+static_assert(Causal{.window = 4, .begin = 5}.visible(9) == Range{6, 10});
+static_assert(Causal{.window = 4, .begin = 5}.visible(6) == Range{5, 7});
+static_assert(Causal{.window = 4, .begin = 5}.visible(2) == Range{3, 3});
+static_assert(Causal{.end = 5}.visible(2) == Range{0, 3});
+static_assert(Causal{.end = 5}.visible(9) == Range{0, 5});
+static_assert(Causal{.window = 2, .end = 5}.visible(9) == Range{5, 5});
+
 static_assert(Bidirectional{7}.visible(0) == Range{0, 7});
 static_assert(Bidirectional{7}.visible(100) == Range{0, 7});
 static_assert(Bidirectional{}.visible(3).empty());
+
+TEST(Mask, NeverGoesBackAsPositionsRise) {
+  for (const Causal mask : {Causal{3, 7}, Causal{3, 0, 7}, Causal{0, 7}, Causal{0, 3, 9}}) {
+    for (Position at = 0; at < 20; ++at) {
+      EXPECT_LE(mask.visible(at).begin, mask.visible(at + 1).begin);
+      EXPECT_LE(mask.visible(at).end, mask.visible(at + 1).end);
+    }
+  }
+}
 
 TEST(Mask, HoldsAtPositionsBeyond32Bits) {
   const Position far = Position{1} << 40;

@@ -46,12 +46,28 @@ TEST(Fingerprint, DependsOnEveryPartOfAModel) {
       [](auto& config) { config.activation = model::Activation::gelu; },
       [](auto& config) {
         config.windows = {0, 7};
-      }};
+      },
+      [](auto& config) { config.kept_tokens = 3; }};
   for (const auto& change : changes) {
     trial::Family family = trial::llama();
     change(family.config);
     add(family);
   }
+}
+
+TEST(Fingerprint, DependsOnWhatProductsDoToTheirRows) {
+  const trial::Family family = trial::llama();
+  const reference::Model random = reference::random_model(family.config, 5, family.parts);
+  const std::vector<float> numbers(41 * 36, 0.25f);
+  std::set<std::string> prints;
+  for (const auto activations : {kernels::Activations::quantised, kernels::Activations::full}) {
+    model::Weights weights = reference::to_weights(random, codec::Type::f32);
+    const kernels::MatrixView view = kernels::row_major(numbers.data(), codec::Type::f32, 41, 36);
+    weights.embedding = kernels::Matrix({&view, 1}, codec::Type::q8_0, activations);
+    EXPECT_EQ(weights.embedding.activations(), activations);
+    prints.insert(io::fingerprint(model::Decoder(family.config, std::move(weights))));
+  }
+  EXPECT_EQ(prints.size(), 2u);
 }
 
 TEST(Fingerprint, DependsOnEveryMatrixAndVector) {

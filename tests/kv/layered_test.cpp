@@ -103,19 +103,19 @@ TEST(Layered, HandsOutTheBlocksOfTheStoreThatHasTheLayer) {
 }
 
 TEST(Layered, StaysAsItWasWhereOnePartRefuses) {
-  kv::PagePool<F32> pool(kOneLayer, 2, 16);
-  RingAndPages store(kWindows, kv::Ring<F32>(kOneLayer, 20, 40), kv::Paged<F32>(pool));
+  kv::PagePool<F32> pool(kOneLayer, 4, 16);
+  RingAndPages store(kWindows, kv::Ring<F32>(kOneLayer, 20, 16), kv::Paged<F32>(pool));
   Index next = 0;
-  const std::vector<Index> ids = next_ids(next, 30);
+  const std::vector<Index> ids = next_ids(next, 16);
   append(store, ids);
-  EXPECT_THROW(store.reserve(3), CacheFull);   // of pages
-  EXPECT_THROW(store.reserve(41), CacheFull);  // of a chunk
+  EXPECT_THROW(store.reserve(17), CacheFull);  // a chunk of 16; two pages were had by then
   EXPECT_TRUE(holds(store, ids));
-  EXPECT_EQ(pool.free_pages(), 0);
-  store.rewind(10);
-  EXPECT_EQ(pool.free_pages(), 1);
-  EXPECT_THROW(store.reserve(41), CacheFull);
-  EXPECT_EQ(pool.free_pages(), 1);  // the pages were had, and given back
+  EXPECT_EQ(pool.free_pages(), 3);
+  kv::Paged<F32> other(pool);
+  other.reserve(48);
+  EXPECT_THROW(store.reserve(1), CacheFull);  // no page
+  EXPECT_TRUE(holds(store, ids));
+  EXPECT_EQ(store.local().end(), 16);
 
   auto ring = made(600, 9);
   next = 0;
@@ -140,6 +140,9 @@ TEST(Layered, RefusesPartsThatDoNotFit) {
                std::invalid_argument);
   EXPECT_THROW(RingAndAll<F32>(kWindows, kv::Ring<F32>({1, 3, 8, 18}, 20, 9),
                                kv::Contiguous<F32>(kOneLayer, 40)),
+               std::invalid_argument);
+  using TwoRings = kv::Layered<kv::Ring<F32>, kv::Ring<F32>>;
+  EXPECT_THROW(TwoRings(kWindows, kv::Ring<F32>(kOneLayer, 20, 9), kv::Ring<F32>(kOneLayer, 40, 9)),
                std::invalid_argument);
   kv::Contiguous<F32> ahead(kOneLayer, 40);
   ahead.reserve(1);

@@ -125,22 +125,19 @@ TEST(Allocation, ThatFailsInAStepLeavesStoresAsTheyWere) {
   }
   Store other = one.fork();
   const trial::Rows expected = trial::decoded<codec::F32>(decoder, tokens);
-  const long failures = trial::fail_each_allocation(
-      [&] {
-        model::Batch<Store> batch;
-        batch.add(one, std::span(tokens).subspan(20));
-        batch.add(other, std::span(tokens).subspan(20, 1));
-        decoder.step(batch, workspace);
-      },
-      [&] {
-        ASSERT_EQ(one.end(), 20);
-        ASSERT_EQ(other.end(), 20);
-        ASSERT_EQ(pool.free_pages() + pool.used_pages() + pool.cached_pages(), 12);
-        ASSERT_LE(pool.used_pages(), 3);  // two, and a copy of one
-      });
-  EXPECT_GT(failures, 3);
-  EXPECT_TRUE(trial::same_bits(expected.back(), workspace.logits(0)));
-  EXPECT_TRUE(trial::same_bits(expected[20], workspace.logits(1)));
+  model::Batch<Store> batch;
+  batch.add(other, std::span(tokens).subspan(20, 1));  // has room when the next one fails
+  batch.add(one, std::span(tokens).subspan(20));
+  const long failures = trial::fail_each_allocation([&] { decoder.step(batch, workspace); },
+                                                    [&] {
+                                                      ASSERT_EQ(one.end(), 20);
+                                                      ASSERT_EQ(other.end(), 20);
+                                                      ASSERT_EQ(pool.used_pages(), 3);
+                                                      ASSERT_EQ(pool.cached_pages(), 0);
+                                                    });
+  EXPECT_GE(failures, 1);  // the list of pages
+  EXPECT_TRUE(trial::same_bits(expected[20], workspace.logits(0)));
+  EXPECT_TRUE(trial::same_bits(expected.back(), workspace.logits(1)));
 }
 
 }  // namespace

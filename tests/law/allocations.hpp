@@ -16,8 +16,8 @@
 namespace decant::trial {
 
 std::atomic<long> allocations = 0;
-std::atomic<long> until_failure =
-    -1;  // allocations that succeed before one does not; never below 0
+// Allocations that succeed before one does not; below 0 all do.
+std::atomic<long> until_failure = -1;
 
 // Runs `work` with its first allocation failing, then with its second, until none fails; after each
 // failure `check` looks at what is left. Gives how many failed.

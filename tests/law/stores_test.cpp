@@ -226,6 +226,15 @@ TYPED_TEST(Stores, GiveTheBitsOfAContiguousOneInARingThatKeepsTheFirstTokens) {
           trial::same_rows(last(expected, again.size()), feed(decoder, ring, again, chunk)));
     }
   }
+  for (Index kept : {17, 100}) {  // more than the first steps have
+    trial::Family many = trial::streaming();
+    many.config.kept_tokens = kept;
+    const model::Decoder other = trial::decoder_of(many);
+    kv::Contiguous<TypeParam> whole(many.config.geometry(), 260);
+    const Rows right = feed(other, whole, prompt, 260);
+    kv::Ring<TypeParam> ring(many.config.geometry(), 33, 1, kept);
+    EXPECT_TRUE(trial::same_rows(right, feed(other, ring, prompt, 1))) << kept << " kept";
+  }
   kv::Ring<TypeParam> four(family.config.geometry(), 33, 17, 4);
   EXPECT_THROW(feed(decoder, four, prompt, 17), std::invalid_argument);
 }

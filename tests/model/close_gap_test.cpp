@@ -6,7 +6,6 @@
 
 #include <decant/codec/scaled.hpp>
 #include <decant/kv/paged.hpp>
-#include <decant/kv/ring.hpp>
 
 #include <gtest/gtest.h>
 
@@ -142,9 +141,33 @@ TEST(CloseGap, GivesTheSameBitsInPagesAndLeavesForksAlone) {
   EXPECT_TRUE(trial::same_bits(expected.back(), feed(store, std::span(tokens).last(1))));
   EXPECT_TRUE(trial::same_bits(whole.back(), feed(fork, std::span(tokens).last(1))));
 
-  EXPECT_THROW(model::close_gap(family.config, fork, {1, 2}), CacheFull);
   fork.rewind(100);
+  kv::Paged<F32> twin = fork.fork();
+  EXPECT_THROW(model::close_gap(family.config, fork, {1, 2}), CacheFull);
   EXPECT_TRUE(trial::same_bits(whole.back(), feed(fork, std::span(tokens).last(1))));
+}
+
+TEST(CloseGap, NeedsNoPageWhereNoneIsShared) {
+  const trial::Family family = trial::llama();
+  const model::Decoder decoder = trial::decoder_of(family);
+  const std::vector<Token> tokens = trial::random_tokens(family.config, 48, 3);
+  kv::PagePool<F32> pool(family.config.geometry(), 3, 16);
+  kv::Paged<F32> store(pool);
+  Runner<F32> contiguous(decoder, 48);
+  model::Workspace workspace(family.config, {.rows = 48});
+  model::Batch<kv::Paged<F32>> batch;
+  batch.add(store, tokens);
+  decoder.step(batch, workspace);
+  contiguous.feed(tokens);
+  EXPECT_EQ(pool.free_pages(), 0);
+  model::close_gap(family.config, store, {3, 20});
+  model::close_gap(family.config, contiguous.store(), {3, 20});
+  EXPECT_EQ(pool.free_pages(), 1);
+  batch.clear();
+  batch.add(store, std::span(tokens).first(1));
+  decoder.step(batch, workspace);
+  EXPECT_TRUE(
+      trial::same_bits(contiguous.feed(std::span(tokens).first(1)).back(), workspace.logits(0)));
 }
 
 TEST(CloseGap, RefusesWhatItCannotDo) {
@@ -159,12 +182,6 @@ TEST(CloseGap, RefusesWhatItCannotDo) {
   model::close_gap(family.config, store, {3, 3});
   EXPECT_EQ(store.end(), 8);
   EXPECT_THROW(model::close_gap(trial::gpt2().config, store, {1, 2}), std::invalid_argument);
-  model::Config windows = family.config;
-  windows.windows = {4, 4};
-  kv::Ring<F32> ring(windows.geometry(), 4, 8);
-  ring.reserve(8);
-  ring.publish(8);
-  EXPECT_THROW(model::close_gap(windows, ring, {1, 2}), std::invalid_argument);
 }
 
 }  // namespace

@@ -33,7 +33,8 @@ struct Causal {
 
   constexpr Range visible(Position position) const noexcept {
     const Position first = window > 0 ? std::max(begin, position - window + 1) : begin;
-    return {first, std::max(first, std::min(end, position + 1))};
+    const Position stop = std::min(end, position + 1);
+    return {std::min(first, stop), stop};
   }
 };
 

@@ -3,23 +3,18 @@
 // Keys and values belong to the model that computed them. Two models of one shape, of which one
 // was trained further, read from fewer bits or told other positions, compute others.
 //
-// Depends on  model/decoder.hpp, xxHash
-// Source      XXH3 (128 bits) of the xxHash library
+// Depends on  io/hash.hpp, model/decoder.hpp
 // Tested by   tests/io/fingerprint_test.cpp
 #pragma once
 
 #include <decant/attention/rope.hpp>
 #include <decant/core/types.hpp>
+#include <decant/io/hash.hpp>
 #include <decant/kernels/matrix.hpp>
 #include <decant/model/config.hpp>
 #include <decant/model/decoder.hpp>
 #include <decant/model/weights.hpp>
 
-#include <xxhash.h>
-
-#include <array>
-#include <memory>
-#include <new>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -31,26 +26,22 @@ namespace detail {
 
 class Fingerprint {
  public:
-  Fingerprint() : state_(XXH3_createState()) {
-    if (state_ == nullptr) throw std::bad_alloc();
-    XXH3_128bits_reset(state_.get());
-  }
-
   template <class Number>
   void add(std::span<const Number> numbers) {
     add(static_cast<Index>(numbers.size()));
-    XXH3_128bits_update(state_.get(), numbers.data(), numbers.size_bytes());
+    hash_.add(std::as_bytes(numbers));
   }
   template <class Number>
   requires std::is_arithmetic_v<Number>
-  void add(Number number) { XXH3_128bits_update(state_.get(), &number, sizeof number); }
+  void add(Number number) { hash_.add(std::as_bytes(std::span(&number, 1))); }
   template <class E>
   requires std::is_enum_v<E>
   void add(E name) { add(static_cast<int>(name)); }
 
-  // The numbers as a product reads them, whatever packs them.
+  // The numbers as a product reads them, whatever packs them, and what it does to its rows.
   void add(const kernels::Matrix& matrix) {
     add(matrix.type());
+    add(matrix.activations());
     add(matrix.rows());
     std::vector<float> row(static_cast<std::size_t>(matrix.columns()));
     for (Index at = 0; at < matrix.rows(); ++at) {
@@ -95,29 +86,16 @@ class Fingerprint {
     add(std::span<const double>(attention::frequencies(*config.rope, config.key_dim)));
   }
 
-  std::string text() const {
-    const XXH128_hash_t hash = XXH3_128bits_digest(state_.get());
-    XXH128_canonical_t bytes;
-    XXH128_canonicalFromHash(&bytes, hash);
-    constexpr std::array<char, 17> kDigits = {"0123456789abcdef"};
-    std::string text;
-    for (unsigned char byte : bytes.digest) {
-      text += kDigits[byte >> 4];
-      text += kDigits[byte & 15];
-    }
-    return text;
-  }
+  std::string text() const { return hash_.text(); }
 
  private:
-  struct Free {
-    void operator()(XXH3_state_t* state) const noexcept { XXH3_freeState(state); }
-  };
-  std::unique_ptr<XXH3_state_t, Free> state_;
+  Hash hash_;
 };
 
 }  // namespace detail
 
-// 32 hexadecimal digits that depend on every number of the configuration and of the weights.
+// 32 hexadecimal digits that depend on all that keys and values depend on: every number of the
+// weights and of the configuration, but max_positions, and what products do to their rows.
 //
 // Errors   std::bad_alloc
 // Cost     every weight is read and widened once

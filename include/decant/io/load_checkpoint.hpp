@@ -5,8 +5,8 @@
 // read, in the format that the file stores them in unless the options name another, and the files
 // are closed again.
 //
-// Depends on
-// io/{checkpoint,gguf_config,gpt2_weights,hf_config,llama_weights,load_options,tensor_files}.hpp
+// Depends on  io/{checkpoint,gguf_config,gpt2_weights,hf_config,llama_weights,load_options}.hpp,
+//             io/tensor_files.hpp
 // Tested by   tests/io/checkpoint_test.cpp, tests/io/gguf_checkpoint_test.cpp
 #pragma once
 

@@ -22,6 +22,7 @@
 #include <utility>
 
 #if __has_include(<unistd.h>)
+#include <fcntl.h>
 #include <unistd.h>
 #endif
 
@@ -34,7 +35,8 @@ namespace decant::inline v0::io {
 // Threads  one at a time
 class NewFile {
  public:
-  explicit NewFile(std::filesystem::path path) : path_(std::move(path)) {
+  explicit NewFile(std::filesystem::path path)
+      : path_(std::move(path)), folder_(path_.has_parent_path() ? path_.parent_path() : ".") {
     std::error_code absent;
     if (exists(path_, absent) && !is_regular_file(path_, absent)) {
       fail(std::make_error_code(std::errc::not_supported), "is there, and is no regular file");
@@ -53,7 +55,7 @@ class NewFile {
     if (std::fwrite(bytes.data(), 1, bytes.size(), file_.get()) != bytes.size()) fail(errno);
   }
 
-  // Gives the file its name. What was written is on the disk then, not on its way there.
+  // Gives the file its name. Where the system can tell, bytes and name are on the disk then.
   void commit() {
     if (std::fflush(file_.get()) != 0) fail(errno);
 #if __has_include(<unistd.h>)
@@ -64,6 +66,7 @@ class NewFile {
     std::filesystem::rename(part_, path_, error);
     if (error) fail(error, "cannot be written");
     whole_ = true;
+    sync_folder();
   }
 
  private:
@@ -76,6 +79,16 @@ class NewFile {
   }
   [[noreturn]] void fail(int error) const {
     fail(std::error_code(error, std::generic_category()), "cannot be written");
+  }
+
+  // A folder that cannot be synced is no failure: the file has its name.
+  void sync_folder() const noexcept {
+#if __has_include(<unistd.h>)
+    const int descriptor = ::open(folder_.c_str(), O_RDONLY | O_CLOEXEC);
+    if (descriptor < 0) return;
+    static_cast<void>(::fsync(descriptor));
+    ::close(descriptor);
+#endif
   }
 
   // As <name>.part, or as <name>.part1 and so on where others write, or were stopped while they
@@ -91,7 +104,7 @@ class NewFile {
     if (file_ == nullptr) fail(EEXIST);
   }
 
-  std::filesystem::path path_, part_;
+  std::filesystem::path path_, folder_, part_;
   std::unique_ptr<std::FILE, Close> file_;
   bool whole_ = false;
 };

@@ -3,7 +3,7 @@
 // A safetensors file whose last tensor, "checksum", is a hash of every byte before it, header
 // included. Any reader of safetensors reads it; ours refuses one whose bytes have changed.
 //
-// Depends on  io/new_file.hpp, io/safetensors.hpp, xxHash
+// Depends on  io/hash.hpp, io/new_file.hpp, io/safetensors.hpp, xxHash
 // Source      the safetensors format; XXH3 (64 bits) of the xxHash library
 // Tested by   tests/io/sealed_tensors_test.cpp
 #pragma once
@@ -11,6 +11,7 @@
 #include <decant/core/error.hpp>
 #include <decant/core/shape.hpp>
 #include <decant/core/types.hpp>
+#include <decant/io/hash.hpp>
 #include <decant/io/json.hpp>
 #include <decant/io/little_endian.hpp>
 #include <decant/io/new_file.hpp>
@@ -19,13 +20,10 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <map>
-#include <memory>
-#include <new>
 #include <optional>
 #include <span>
 #include <string>
@@ -38,8 +36,6 @@
 namespace decant::inline v0::io {
 
 namespace detail {
-
-static_assert(std::endian::native == std::endian::little, "tensors lie in files little-endian");
 
 inline constexpr std::string_view kChecksum = "checksum";
 
@@ -65,9 +61,7 @@ class SealedWriter {
   // Writes the header. Preconditions: names differ and are not "checksum"; texts are UTF-8.
   SealedWriter(const std::filesystem::path& path, const Metadata& metadata,
                std::span<const Entry> entries)
-      : hash_(XXH3_createState()), file_(path) {
-    if (hash_ == nullptr) throw std::bad_alloc();
-    XXH3_64bits_reset(hash_.get());
+      : file_(path) {
     const std::string text = header_of(metadata, entries);
     write_number(text.size());
     write(std::as_bytes(std::span(text)));
@@ -75,22 +69,18 @@ class SealedWriter {
 
   // The bytes of the tensors, one after another in the order of the entries.
   void write(std::span<const std::byte> bytes) {
-    XXH3_64bits_update(hash_.get(), bytes.data(), bytes.size());
+    hash_.add(bytes);
     file_.write(bytes);
   }
 
   // Precondition: all bytes of all entries were written.
   void commit() {
-    write_number(XXH3_64bits_digest(hash_.get()));
+    write_number(hash_.number());
     file_.commit();
   }
 
  private:
-  struct Free {
-    void operator()(XXH3_state_t* state) const noexcept { XXH3_freeState(state); }
-  };
-
-  // Spelled out, since taking apart an object of the JSON library allocates, in its destructor.
+  // Spelled out: an object of the JSON library allocates in its destructor, which must not fail.
   static std::string header_of(const Metadata& metadata, std::span<const Entry> entries) {
     const auto quoted = [](std::string_view text) { return Json(text).dump(); };
     std::string text = "{\"__metadata__\": {";
@@ -119,7 +109,7 @@ class SealedWriter {
 
   void write_number(std::uint64_t number) { write(std::as_bytes(std::span(&number, 1))); }
 
-  std::unique_ptr<XXH3_state_t, Free> hash_;
+  detail::Hash hash_;
   NewFile file_;
 };
 

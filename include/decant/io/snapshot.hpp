@@ -42,32 +42,20 @@ namespace decant::inline v0::io {
 // Shape    tokens is [store.end()]
 // Errors   std::invalid_argument (another number of tokens, a name that is not UTF-8),
 //          std::system_error naming the path, std::bad_alloc; the old file is untouched then
-// Cost     every cell is read twice and written once; memory for the rows of one head
+// Cost     every cell is read once for each part of its row (keys, values, scales) and written
+// once;
+//          memory for the rows of one head
 template <kv::Store S>
 void save_snapshot(const std::filesystem::path& path, const S& store, std::span<const Token> tokens,
                    std::string_view model) {
-  using K = typename S::Keys;
-  using V = typename S::Values;
   expects(std::ssize(tokens) == store.end(), "io::save_snapshot: ", tokens.size(),
           " tokens, the store holds ", store.end());
   expects(!find_invalid_utf8(model), "io::save_snapshot: the name of the model is not UTF-8");
   const detail::StoreShape shape = detail::shape_of(store);
-  const kv::Geometry& geometry = shape.geometry;
-  SealedWriter writer(path, detail::metadata_of(shape, model), detail::entries_of(shape));
+  SealedWriter writer(path, detail::metadata_of(shape, detail::kSnapshot, model),
+                      detail::entries_of(shape));
   writer.write(std::as_bytes(tokens));
-  const auto write_heads = [&](Index layer, auto part) {
-    for (Index head = 0; head < geometry.heads; ++head) {
-      const auto rows = detail::rows_of(store, layer, head);
-      writer.write(std::as_bytes(std::span(rows.*part)));
-    }
-  };
-  using Rows = detail::Rows<K, V>;
-  for (Index layer = 0; layer < geometry.layers; ++layer) {
-    write_heads(layer, &Rows::keys);
-    write_heads(layer, &Rows::values);
-    if (K::kScaled) write_heads(layer, &Rows::key_scales);
-    if (V::kScaled) write_heads(layer, &Rows::value_scales);
-  }
+  detail::write_rows(writer, store);
   writer.commit();
 }
 
@@ -85,7 +73,7 @@ class Snapshot {
     return result;
   }
   static Snapshot parse(std::span<const std::byte> bytes, std::string name) {
-    return Snapshot(parse_sealed(bytes, std::move(name)));
+    return Snapshot(parse_sealed(bytes, std::move(name)), detail::kSnapshot);
   }
 
   const kv::Geometry& geometry() const noexcept { return geometry_; }
@@ -93,16 +81,31 @@ class Snapshot {
   codec::Type values() const noexcept { return values_; }
   const std::string& model() const noexcept { return model_; }
   std::span<const Token> tokens() const noexcept { return tokens_; }
-  // The first position that a layer has, but for those of the first kept() tokens.
+  // The first position that a layer of the shape has, but for those of the first kept() tokens.
   Position begin(Index layer) const { return held(layer).begin; }
   Index kept() const noexcept { return kept_; }
+
+  // The fewest tokens, beside none, that restore() could fill a store of this kind with: a ring's
+  // file lacks the tokens before a window.
+  template <kv::Store S>
+  Position fewest(const S& store) const {
+    Position fewest = 1;
+    for (Index layer = 0; layer < geometry_.layers; ++layer) {
+      const Index window = store.window(layer);
+      if (begin(layer) > 0) {
+        fewest =
+            std::max(fewest, window == 0 ? std::ssize(tokens_) + 1 : begin(layer) + window - 1);
+      }
+    }
+    return fewest;
+  }
 
   // Fills an empty store with the sequence, or with its first `end` tokens.
   //
   // Errors   std::invalid_argument naming what differs: the model, the shape, the formats, or a
   //          window that reaches further back than what was saved; CacheFull; the store is empty
   //          then
-  // Cost     every cell is read and written once
+  // Cost     every cell is read and written once, and every position of every head is looked at
   template <kv::Store S>
   void restore(S& store, std::string_view model, Position end) const;
   template <kv::Store S>
@@ -111,7 +114,8 @@ class Snapshot {
   }
 
  private:
-  explicit Snapshot(Safetensors file);
+  friend class PrefixSnapshot;
+  Snapshot(Safetensors file, std::string_view format);
 
   const std::string& field(std::string_view name) const;
   Index number(std::string_view name, Index least) const;
@@ -126,6 +130,16 @@ class Snapshot {
   void check_layer(Index layer) const;
 
   void check_store(const detail::StoreShape& store, std::string_view model, Position end) const;
+  // Row `number` of a part of a layer.
+  template <class Cell>
+  void read_part(Index layer, std::string_view part, Index number, std::span<Cell> to) const {
+    const std::byte* rows =
+        file_.tensors().find(detail::layer_name(layer, part))->second.data.data();
+    std::memcpy(to.data(), rows + static_cast<std::size_t>(number) * to.size_bytes(),
+                to.size_bytes());
+  }
+  template <kv::Store S>
+  void append(S& store, Range positions) const;
   template <kv::Store S>
   void put_rows(S& store, Index layer, Index head, Range positions) const;
 
@@ -172,9 +186,8 @@ inline const Tensor& Snapshot::tensor(const std::string& name, std::string_view 
   return tensor;
 }
 
-inline Snapshot::Snapshot(Safetensors file) : file_(std::move(file)) {
-  expects<FormatError>(field("format") == detail::kSnapshot, file_.name(),
-                       ": is no snapshot of a sequence");
+inline Snapshot::Snapshot(Safetensors file, std::string_view format) : file_(std::move(file)) {
+  expects<FormatError>(field("format") == format, file_.name(), ": is no ", format);
   expects<FormatError>(field("version") == detail::kSnapshotVersion, file_.name(),
                        ": is a snapshot of version ", printable(field("version")), ", not ",
                        detail::kSnapshotVersion);
@@ -245,39 +258,35 @@ inline void Snapshot::check_store(const detail::StoreShape& store, std::string_v
 
 template <kv::Store S>
 void Snapshot::put_rows(S& store, Index layer, Index head, Range positions) const {
-  using KeyCell = typename S::Keys::Cell;
-  using ValueCell = typename S::Values::Cell;
-  const kv::PanelLayout<typename S::Keys, typename S::Values> layout(geometry_);
-  std::vector<KeyCell> key(static_cast<std::size_t>(geometry_.key_dim));
-  std::vector<ValueCell> value(static_cast<std::size_t>(geometry_.value_dim));
-  kv::PanelScales scales;
+  using K = typename S::Keys;
+  using V = typename S::Values;
+  const kv::PanelLayout<K, V> layout(geometry_);
   const detail::Held held = this->held(layer);
-  const Index tokens = held.tokens();
-  // The rows of one head of a part, each of which is `to`.
-  const auto reader = [&]<class T>(const char* part, std::span<T> to) {
-    const std::byte* rows =
-        file_.tensors().find(detail::layer_name(layer, part))->second.data.data();
-    return [=](Index token) {
-      std::memcpy(to.data(),
-                  rows + static_cast<std::size_t>(head * tokens + token) * to.size_bytes(),
-                  to.size_bytes());
-    };
-  };
-  const auto read_key = reader("keys", std::span(key));
-  const auto read_value = reader("values", std::span(value));
-  const auto read_key_scale =
-      reader(S::Keys::kScaled ? "key_scales" : "keys", std::span(&scales.key, 1));
-  const auto read_value_scale =
-      reader(S::Values::kScaled ? "value_scales" : "values", std::span(&scales.value, 1));
+  detail::Row<K, V> row(geometry_);
   for (Position at = positions.begin; at < positions.end; ++at) {
     const std::optional<Index> token = held.place(at);
     if (!token) continue;
-    read_key(*token);
-    read_value(*token);
-    if (S::Keys::kScaled) read_key_scale(*token);
-    if (S::Values::kScaled) read_value_scale(*token);
-    layout.put_cells(store.panel(layer, head, at), at % kv::kPanelTokens, key, value, scales);
+    const Index number = head * held.tokens() + *token;
+    read_part(layer, "keys", number, std::span(row.key));
+    read_part(layer, "values", number, std::span(row.value));
+    if constexpr (K::kScaled) read_part(layer, "key_scales", number, std::span(&row.scales.key, 1));
+    if constexpr (V::kScaled) {
+      read_part(layer, "value_scales", number, std::span(&row.scales.value, 1));
+    }
+    const Position to = store.end() + at - positions.begin;
+    layout.put_cells(store.panel(layer, head, to), to % kv::kPanelTokens, row.key, row.value,
+                     row.scales);
   }
+}
+
+// Some positions of the file behind what the store holds, as many as it takes at once.
+template <kv::Store S>
+void Snapshot::append(S& store, Range positions) const {
+  store.reserve(positions.size());
+  for (Index layer = 0; layer < geometry_.layers; ++layer) {
+    for (Index head = 0; head < geometry_.heads; ++head) put_rows(store, layer, head, positions);
+  }
+  store.publish(positions.size());
 }
 
 template <kv::Store S>
@@ -287,15 +296,7 @@ void Snapshot::restore(S& store, std::string_view model, Position end) const {
   for (Index layer = 0; layer < geometry_.layers; ++layer) first = std::max(first, begin(layer));
   try {
     while (store.end() < end) {
-      const Index rows = std::min(store.chunk(), end - store.end());
-      const Range positions = {store.end(), store.end() + rows};
-      store.reserve(rows);
-      for (Index layer = 0; layer < geometry_.layers; ++layer) {
-        for (Index head = 0; head < geometry_.heads; ++head) {
-          put_rows(store, layer, head, positions);
-        }
-      }
-      store.publish(rows);
+      append(store, {store.end(), store.end() + std::min(store.chunk(), end - store.end())});
     }
   } catch (...) {
     store.rewind(0);

@@ -82,6 +82,18 @@ struct Rows {
   }
 };
 
+// One of them.
+template <codec::Codec K, codec::Codec V>
+struct Row {
+  std::vector<typename K::Cell> key;
+  std::vector<typename V::Cell> value;
+  kv::PanelScales scales;
+
+  explicit Row(const kv::Geometry& geometry)
+      : key(static_cast<std::size_t>(geometry.key_dim)),
+        value(static_cast<std::size_t>(geometry.value_dim)) {}
+};
+
 // The positions that a layer holds: [begin, end), and before a gap [0, kept).
 struct Held {
   Position begin = 0;
@@ -155,8 +167,9 @@ inline std::string text_of(const kv::Geometry& geometry) {
                   geometry.key_dim, ", values of ", geometry.value_dim);
 }
 
-inline SealedWriter::Metadata metadata_of(const StoreShape& shape, std::string_view model) {
-  return {{"format", std::string(kSnapshot)},
+inline SealedWriter::Metadata metadata_of(const StoreShape& shape, std::string_view format,
+                                          std::string_view model) {
+  return {{"format", std::string(format)},
           {"version", std::string(kSnapshotVersion)},
           {"model", std::string(model)},
           {"layers", std::to_string(shape.geometry.layers)},
@@ -184,6 +197,25 @@ inline std::vector<SealedWriter::Entry> entries_of(const StoreShape& shape) {
     if (codec::is_scaled(shape.values)) add("value_scales", "F32", {geometry.heads, tokens});
   }
   return entries;
+}
+
+// Writes the rows of a store, in the order of entries_of().
+template <kv::Store S>
+void write_rows(SealedWriter& writer, const S& store) {
+  using Rows = Rows<typename S::Keys, typename S::Values>;
+  const kv::Geometry geometry = store.geometry();
+  const auto write_heads = [&](Index layer, auto part) {
+    for (Index head = 0; head < geometry.heads; ++head) {
+      const Rows rows = rows_of(store, layer, head);
+      writer.write(std::as_bytes(std::span(rows.*part)));
+    }
+  };
+  for (Index layer = 0; layer < geometry.layers; ++layer) {
+    write_heads(layer, &Rows::keys);
+    write_heads(layer, &Rows::values);
+    if (S::Keys::kScaled) write_heads(layer, &Rows::key_scales);
+    if (S::Values::kScaled) write_heads(layer, &Rows::value_scales);
+  }
 }
 
 }  // namespace detail

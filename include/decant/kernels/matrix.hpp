@@ -50,6 +50,13 @@ class Matrix {
 
   bool empty() const noexcept { return std::holds_alternative<std::monostate>(packed_); }
   codec::Type type() const noexcept { return type_; }
+  // What a product does to its rows; full where the matrix is empty.
+  Activations activations() const noexcept {
+    const Index full = static_cast<Index>(Activations::full);
+    return empty() ? Activations::full : static_cast<Activations>(ask([&](const auto& packed) {
+      return packed.activations() == Activations::full ? full : Index{0};
+    }));
+  }
   Index rows() const noexcept {
     return ask([](const auto& packed) { return packed.rows(); });
   }

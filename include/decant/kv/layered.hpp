@@ -59,6 +59,8 @@ class Layered {
                 global_.geometry().layers == geometry_.layers - locals,
             "kv::Layered: stores of ", local_.geometry().layers, " and ", global_.geometry().layers,
             " layers, for ", locals, " with a window of ", geometry_.layers);
+    expects(global_.window(0) == 0, "kv::Layered: the store of layers without a window keeps ",
+            global_.window(0), " tokens alone");
     expects(local_.end() == global_.end(), "kv::Layered: stores of ", local_.end(), " and ",
             global_.end(), " tokens");
   }

@@ -32,9 +32,8 @@ namespace decant::inline v0::kv {
 // Units    capacity counts the tokens that its own pages and the free ones have room for
 // Errors   std::invalid_argument, CacheFull (reserve), std::bad_alloc (reserve, fork); nothing
 //          changed then
-// Cost     reserve O(pages), and O(bytes of a page) where one is copied; put O(key_dim +
-// value_dim);
-//          fork O(pages); rewind O(pages given back)
+// Cost     reserve O(pages), and O(bytes of a page) where one is copied; fork O(pages); rewind
+//          O(pages given back); put O(key_dim + value_dim)
 // Threads  as its pool
 template <codec::Codec K, codec::Codec V = K>
 class Paged {
@@ -165,6 +164,13 @@ class Paged {
                    .panels = std::as_const(*pool_).page(at(page), layer, head),
                    .panel_bytes = pool_->layout().bytes()};
     });
+  }
+
+  // Whether others see a page that holds positions from `first` on.
+  bool shares(Position first) const noexcept {
+    const auto page = static_cast<std::ptrdiff_t>(first / pool_->page_tokens());
+    return std::any_of(pages_.begin() + std::min(page, std::ssize(pages_)), pages_.end(),
+                       [&](PageId at) { return pool_->shared(at); });
   }
 
   std::span<const PageId> pages() const noexcept { return pages_; }

@@ -110,6 +110,15 @@ class PrefixTree {
     return std::max<Index>(0, std::min(pages * pool_->page_tokens(), std::ssize(prompt) - 1));
   }
 
+  // A sequence of the full pages that are kept of `tokens`: no prompt, so it counts nowhere.
+  //
+  // Errors   std::bad_alloc
+  Paged<K, V> share(const PrefixSpace& space, std::span<const Token> tokens) const {
+    std::vector<PageId> pages;
+    walk(nodes_, space, tokens, [&](const Node& node) { pages.push_back(node.page); });
+    return Paged<K, V>(*pool_, pages, std::ssize(pages) * pool_->page_tokens());
+  }
+
   // Keeps the full pages of `store`, which holds the keys and values of `tokens`. What is kept
   // already stays as it is. Where room is short, unused pages of no higher priority give way, the
   // lowest and least recently used first; where none does, only a beginning is kept.
@@ -141,6 +150,34 @@ class PrefixTree {
     return true;
   }
 
+  // One page that is kept: whose it is, behind which other, and which tokens it holds.
+  struct Entry {
+    PrefixSpace space;
+    Index parent = -1;  // in the list, before this one; none for the first page of a prompt
+    std::span<const Token> tokens;
+    PageId page = 0;
+    int priority = 0;
+  };
+  // All of them, those used last first; so a page comes before those behind it.
+  //
+  // Errors   std::bad_alloc
+  std::vector<Entry> entries() const {
+    std::vector<const Node*> order;
+    for (const auto& [hash, node] : nodes_) order.push_back(&node);
+    std::ranges::sort(order, [](const Node* a, const Node* b) {
+      return std::tie(b->used, a->depth, a->page) < std::tie(a->used, b->depth, b->page);
+    });
+    std::unordered_map<const Node*, Index> places;
+    std::vector<Entry> list;
+    for (const Node* node : order) {
+      const Index parent = node->parent == nullptr ? -1 : places.at(node->parent);
+      places.emplace(node, std::ssize(list));
+      list.push_back({node->space, parent, node->tokens, node->page, node->priority});
+    }
+    return list;
+  }
+
+  PagePool<K, V>& pool() const noexcept { return *pool_; }
   Index pages() const noexcept { return std::ssize(nodes_); }
   Index bytes() const noexcept { return pages() * pool_->page_bytes(); }
   const PrefixStatistics& statistics() const noexcept { return statistics_; }

@@ -4,17 +4,20 @@
 // A key is turned by its position, so it is turned back by as much as it moves; turning composes,
 // and leaves lengths as they are. What remains was computed while the removed tokens were seen, so
 // this is an approximation: exact for the first layer, and for the others as good as what was
-// removed mattered little.
+// removed mattered little. Stores that drop tokens by themselves have no gap to close.
 //
-// Depends on  attention/rope.hpp, kv/block.hpp, model/{config,store_check}.hpp
+// Depends on  attention/rope.hpp, kv/{contiguous,paged}.hpp, model/{config,store_check}.hpp
 // Source      llama.cpp calls it context shift; Su et al. 2021, arXiv:2104.09864 (rotations add)
 // Tested by   tests/model/close_gap_test.cpp
 #pragma once
 
 #include <decant/attention/rope.hpp>
+#include <decant/codec/concept.hpp>
 #include <decant/core/error.hpp>
 #include <decant/core/types.hpp>
 #include <decant/kv/block.hpp>
+#include <decant/kv/contiguous.hpp>
+#include <decant/kv/paged.hpp>
 #include <decant/model/config.hpp>
 #include <decant/model/store_check.hpp>
 
@@ -48,42 +51,56 @@ void move_up(const Config& config, const S& from, S& to, const Range& gap, Posit
 
 }  // namespace detail
 
-// Removes the positions of `gap` from a store and closes it: what stood at gap.end stands at
-// gap.begin then. Forks of a paged store keep what they had. Keys are widened, turned and rounded
-// again, in the store's format.
-//
-// Errors   std::invalid_argument (a gap that is not held, another model's store, learned positions,
-//          a store that does not hold all tokens), CacheFull where shared pages have no room to be
-//          copied, std::bad_alloc; nothing changed then
-// Cost     every number behind the gap is read and written once
-// Threads  the store belongs to the call
+namespace detail {
+
 template <kv::Store S>
-void close_gap(const Config& config, S& store, const Range& gap) {
+void check_gap(const Config& config, const S& store, const Range& gap) {
   check(config, store, "model::close_gap");
   expects(config.rope.has_value(), "model::close_gap: positions are learned, and cannot be turned");
-  for (Index layer = 0; layer < config.layers; ++layer) {
-    expects(store.window(layer) == 0, "model::close_gap: layer ", layer, " keeps a window of ",
-            store.window(layer), " tokens, not all");
-  }
+  expects(gap.begin >= 0 && gap.begin <= gap.end && gap.end <= store.end(), "model::close_gap: [",
+          gap.begin, ", ", gap.end, ") of ", store.end(), " tokens");
+}
+
+}  // namespace detail
+
+// Removes the positions of `gap` from a store and closes it: what stood at gap.end stands at
+// gap.begin then. Keys are widened, turned and rounded again, in the store's format.
+//
+// Errors   std::invalid_argument (a gap that is not held, another model's store, learned
+//          positions), std::bad_alloc; nothing changed then
+// Cost     every number behind the gap is read and written once
+// Threads  the store belongs to the call
+template <codec::Codec K, codec::Codec V>
+void close_gap(const Config& config, kv::Contiguous<K, V>& store, const Range& gap) {
+  detail::check_gap(config, store, gap);
   const Position end = store.end();
-  expects(gap.begin >= 0 && gap.begin <= gap.end && gap.end <= end, "model::close_gap: [",
-          gap.begin, ", ", gap.end, ") of ", end, " tokens");
+  detail::move_up(config, store, store, gap, end);
+  store.rewind(end - gap.size());
+}
+
+// The same in pages. Those that others see are left alone, and what is behind gap.begin goes into
+// free ones then.
+//
+// Errors   as above, and CacheFull where those are too few; nothing changed then
+template <codec::Codec K, codec::Codec V>
+void close_gap(const Config& config, kv::Paged<K, V>& store, const Range& gap) {
+  detail::check_gap(config, store, gap);
+  const Position end = store.end();
   if (gap.begin == gap.end) return;
-  if constexpr (requires { store.fork(); }) {  // pages that others see are not written
-    S whole = store.fork();
-    store.rewind(gap.begin);
-    try {
-      store.reserve(end - gap.end);
-      detail::move_up(config, whole, store, gap, end);
-    } catch (...) {
-      store = std::move(whole);
-      throw;
-    }
-    store.publish(end - gap.end);
-  } else {
+  if (!store.shares(gap.begin)) {
     detail::move_up(config, store, store, gap, end);
-    store.rewind(end - gap.size());
+    return store.rewind(end - gap.size());
   }
+  kv::Paged<K, V> whole = store.fork();
+  store.rewind(gap.begin);
+  try {
+    store.reserve(end - gap.end);
+    detail::move_up(config, whole, store, gap, end);
+  } catch (...) {
+    store = std::move(whole);
+    throw;
+  }
+  store.publish(end - gap.end);
 }
 
 }  // namespace decant::inline v0::model

@@ -99,9 +99,11 @@ inline void check(const Config& config) {
   expects(config.windows.empty() || std::ssize(config.windows) == config.layers,
           "model::Config: ", config.windows.size(), " windows for ", config.layers, " layers");
   for (Position window : config.windows) {
-    expects(window >= 0, "model::Config: a window of ", window, " tokens");
+    expects(window >= 0 && window <= Index{1} << 31, "model::Config: a window of ", window,
+            " tokens");
   }
-  expects(config.kept_tokens >= 0, "model::Config: kept_tokens is ", config.kept_tokens);
+  expects(config.kept_tokens >= 0 && config.kept_tokens <= Index{1} << 31,
+          "model::Config: kept_tokens is ", config.kept_tokens);
   if (config.rope) attention::check(*config.rope, config.key_dim);
   checked_product({config.vocabulary, config.width, 4});
   checked_product({config.heads, config.key_dim + config.value_dim, config.width, 4});

@@ -16,6 +16,8 @@
 #include <decant/model/batch.hpp>
 #include <decant/model/config.hpp>
 #include <decant/model/layer.hpp>
+#include <decant/model/profile.hpp>
+#include <decant/model/rows.hpp>
 #include <decant/model/store_check.hpp>
 #include <decant/model/weights.hpp>
 #include <decant/model/weights_check.hpp>
@@ -49,9 +51,9 @@ class Decoder {
   // or nothing: after an exception every store holds what it held, but that a ring may have let go
   // of what lies beyond its window, and a paged store copied a page. Where an entry has more rows
   // than its store takes at once (a ring's chunk), entries run one by one and in parts, which
-  // changes no bit; such a store may then be left with the first of its rows. Positions beyond
-  // max_positions, where they are turned and not learned, are computed; what the model makes of
-  // them is its own affair.
+  // changes no bit but allocates; stores may then be left with all or the first of their rows.
+  // Positions beyond max_positions, where they are turned and not learned, are computed; what the
+  // model makes of them is its own affair.
   //
   // Errors   std::invalid_argument (a token outside the vocabulary, more rows than the workspace
   //          has, a store or workspace made for another model, a position beyond learned ones),

@@ -125,10 +125,14 @@ Work attention_work(const Config& config, Index layer, const Batch<S>& batch) {
   for (const typename Batch<S>::Entry& entry : batch.entries()) {
     const Position first = entry.store->end();
     const Range keys = {mask.visible(first).begin, first + entry.rows};
+    const Index kept = config.keeps(layer) ? std::min(config.kept_tokens, keys.begin) : 0;
     work.bytes += static_cast<double>(
-        geometry.payload_bytes<typename S::Keys, typename S::Values>(keys.size()) / config.layers);
+        geometry.payload_bytes<typename S::Keys, typename S::Values>(keys.size() + kept) /
+        config.layers);
     for (Index row = 0; row < entry.rows; ++row) {
-      const Index seen = mask.visible(first + row).size();
+      const Range visible = mask.visible(first + row);
+      const Index seen =
+          visible.size() + (kept > 0 ? std::min(config.kept_tokens, visible.begin) : 0);
       work.flops += 2.0 * static_cast<double>(seen * config.heads) * numbers;
     }
   }

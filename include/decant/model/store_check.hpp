@@ -21,12 +21,12 @@ template <kv::Store S>
 void check(const Config& config, const S& store, std::string_view who) {
   expects(store.geometry() == config.geometry(), who, ": a store of another geometry");
   for (Index layer = 0; layer < config.layers; ++layer) {
-    const Index kept = store.window(layer);
+    const Index held = store.window(layer);
     const Position window = config.window(layer);
-    expects(kept == 0 || (window > 0 && window <= kept), who, ": a store that keeps a window of ",
-            kept, " tokens, for layer ", layer, ", which looks back ",
+    expects(held == 0 || (window > 0 && window <= held), who, ": a store that keeps a window of ",
+            held, " tokens, for layer ", layer, ", which looks back ",
             window == 0 ? "to the first" : "further");
-    expects(kept == 0 || store.kept() >= config.kept_tokens, who, ": a store that keeps the first ",
+    expects(held == 0 || store.kept() >= config.kept_tokens, who, ": a store that keeps the first ",
             store.kept(), " tokens, for a model that sees ", config.kept_tokens);
   }
 }
