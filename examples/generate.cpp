@@ -6,6 +6,7 @@
 
 #include <decant/core/thread_pool.hpp>
 #include <decant/io/load_options.hpp>
+#include <decant/io/new_file.hpp>
 #include <decant/io/text_stream.hpp>
 #include <decant/io/tokenizer.hpp>
 #include <decant/kv/block.hpp>
@@ -138,6 +139,7 @@ decoding::Generation stream(const Options& options, const io::Tokenizer& tokeniz
 void generate(Options options) {
   io::Checkpoint checkpoint = examples::load(options.model, options.load);
   const io::Tokenizer tokenizer = examples::load_tokenizer(options.model);
+  if (!options.save_prefix.empty()) io::NewFile(options.save_prefix);  // or fails before a word
   const std::vector<Token> prompt = encode(options, tokenizer, checkpoint);
   options.generate.stop.end_tokens = checkpoint.end_tokens;
   examples::set_window(options.store, checkpoint.config);

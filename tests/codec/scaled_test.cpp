@@ -40,8 +40,8 @@ bool finite(int byte) {
 
 template <class C>
 class Scaled : public testing::Test {};
-using Codecs = testing::Types<Int8, FP8E4M3, FP8E5M2>;
-TYPED_TEST_SUITE(Scaled, Codecs);
+using ScaledCodecs = testing::Types<Int8, FP8E4M3, FP8E5M2>;
+TYPED_TEST_SUITE(Scaled, ScaledCodecs);
 
 TYPED_TEST(Scaled, LoadsWhatEveryByteStandsFor) {
   using Cell = typename TypeParam::Cell;

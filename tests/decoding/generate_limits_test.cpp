@@ -42,8 +42,8 @@ bool names(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-struct Bench {
-  explicit Bench(Index capacity, Index rows = 64)
+struct LimitsBench {
+  explicit LimitsBench(Index capacity, Index rows = 64)
       : store(decoder.config().geometry(), capacity), workspace(decoder.config(), {.rows = rows}) {}
 
   Generation run(const Tokens& prompt, const GenerateOptions& options = {}) {
@@ -86,7 +86,7 @@ TEST(Refusals, OfPagesThatOthersHoldComeLate) {
 }
 
 TEST(Refusals, LeaveTheStoreAsItWas) {
-  Bench bench(64);
+  LimitsBench bench(64);
   const Tokens answer = bench.run({1, 2, 3, 4, 5}, {.max_new_tokens = 8}).tokens;
   const Position end = bench.store.end();
   const auto refused = [&](const Tokens& prompt, const GenerateOptions& options) {
@@ -107,7 +107,7 @@ TEST(Refusals, LeaveTheStoreAsItWas) {
 }
 
 TEST(Refusals, NameTheValue) {
-  Bench bench(64);
+  LimitsBench bench(64);
   EXPECT_TRUE(names(what_of<std::invalid_argument>([&] { bench.run({}); }), "empty"));
   const std::string token = what_of<std::invalid_argument>([&] { bench.run({1, 77}); });
   EXPECT_TRUE(names(token, "77") && names(token, "64")) << token;
@@ -117,7 +117,7 @@ TEST(Refusals, NameTheValue) {
 }
 
 TEST(Refusals, AStoreOfAnotherGeometry) {
-  Bench bench(64);
+  LimitsBench bench(64);
   kv::Geometry other = bench.decoder.config().geometry();
   other.heads += 1;
   Store store(other, 64);
@@ -128,7 +128,7 @@ TEST(Refusals, AStoreOfAnotherGeometry) {
 }
 
 TEST(Refusals, AWorkspaceOfAnotherConfiguration) {
-  Bench bench(64);
+  LimitsBench bench(64);
   bench.run(Tokens{5, 6, 7}, {.max_new_tokens = 1});
   model::Config other = bench.decoder.config();
   other.norm_epsilon *= 2;
@@ -141,7 +141,7 @@ TEST(Refusals, AWorkspaceOfAnotherConfiguration) {
 TEST(Room, APromptLongerThanTheStoreNamesBothNumbers) {
   const std::vector<std::pair<Index, Index>> sizes = {{64, 128}, {100, 200}, {64, 65}};
   for (const auto& [capacity, size] : sizes) {
-    Bench bench(capacity);
+    LimitsBench bench(capacity);
     const std::string why = what_of<CacheFull>([&, size = size] { bench.run(prompt_of(size)); });
     EXPECT_TRUE(names(why, std::to_string(capacity)) && names(why, std::to_string(size))) << why;
     EXPECT_EQ(bench.store.end(), 0);
@@ -149,24 +149,24 @@ TEST(Room, APromptLongerThanTheStoreNamesBothNumbers) {
 }
 
 TEST(Room, APromptThatFillsTheStoreGivesOneToken) {
-  Bench bench(64);
+  LimitsBench bench(64);
   const Generation result = bench.run(prompt_of(64), {.max_new_tokens = 5});
   EXPECT_EQ(result.reason, Reason::cache_full);
   EXPECT_EQ(bench.store.end(), 64);
-  Bench roomy(100);
+  LimitsBench roomy(100);
   EXPECT_EQ(result.tokens, roomy.run(prompt_of(64), {.max_new_tokens = 1}).tokens);
 }
 
 TEST(Room, OneTokenFromAFullStoreIsALength) {
-  Bench bench(64);
+  LimitsBench bench(64);
   EXPECT_EQ(bench.run(prompt_of(64), {.max_new_tokens = 1}).reason, Reason::length);
 }
 
 TEST(Room, TokensComeUntilTheStoreIsFull) {
-  Bench roomy(100);
+  LimitsBench roomy(100);
   const Tokens all = roomy.run(prompt_of(10), {.max_new_tokens = 20}).tokens;
   for (bool recompute : {false, true}) {
-    Bench bench(16);
+    LimitsBench bench(16);
     const Generation result =
         bench.run(prompt_of(10),
                   {.max_new_tokens = std::numeric_limits<Index>::max(), .recompute = recompute});
@@ -214,13 +214,13 @@ TEST(Room, RotaryPositionsHaveNoEnd) {
 }
 
 TEST(Prompts, OfOneTokenWork) {
-  Bench bench(64);
+  LimitsBench bench(64);
   EXPECT_EQ(bench.run({0}, {.max_new_tokens = 4}).tokens.size(), 4u);
 }
 
 TEST(Prompts, WithoutNewTokensAreOnlyFed) {
   for (bool recompute : {false, true}) {
-    Bench bench(64, 2);
+    LimitsBench bench(64, 2);
     const Generation result =
         bench.run({1, 2, 3, 4, 5}, {.max_new_tokens = 0, .recompute = recompute});
     EXPECT_TRUE(result.tokens.empty());

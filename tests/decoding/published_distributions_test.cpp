@@ -28,7 +28,7 @@ SamplerOptions options_of(const nlohmann::json& entry) {
   return options;
 }
 
-std::vector<float> logits_of(const std::vector<double>& probabilities) {
+std::vector<float> published_logits_of(const std::vector<double>& probabilities) {
   std::vector<float> logits;
   for (double p : probabilities) logits.push_back(static_cast<float>(std::log(p)));
   return logits;
@@ -49,7 +49,7 @@ TEST(PublishedDistributions, AgreeWithTheFilters) {
   const nlohmann::json entries = nlohmann::json::parse(stream);
   EXPECT_EQ(entries.size(), 19u);
   for (const nlohmann::json& entry : entries) {
-    const std::vector<float> logits = logits_of(entry.at("probs"));
+    const std::vector<float> logits = published_logits_of(entry.at("probs"));
     const auto expected = descending_positive(entry.at("expected"));
     for (FilterOrder order : {FilterOrder::temperature_first, FilterOrder::temperature_last}) {
       SamplerOptions options = options_of(entry);

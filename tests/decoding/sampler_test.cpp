@@ -14,7 +14,7 @@
 namespace decant::decoding {
 namespace {
 
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr double kAlmostOne = 1.0 - 0x1p-53;
 
@@ -60,7 +60,7 @@ TEST(Argmax, TakesTheLowerIdOfEqualLogits) {
   EXPECT_EQ(argmax(std::vector<float>{1, 3, 3, 2}), 1);
   EXPECT_EQ(argmax(std::vector<float>{-0.0f, 0.0f}), 0);
   EXPECT_EQ(argmax(std::vector<float>{0.0f, -0.0f}), 0);
-  EXPECT_EQ(argmax(std::vector<float>{-kInfinity, -3e38f, -kInfinity}), 1);
+  EXPECT_EQ(argmax(std::vector<float>{-kInf, -3e38f, -kInf}), 1);
   EXPECT_EQ(argmax(std::vector<float>{-2, -1, 0, .8f, 0, .1f, .3f, .4f, .5f, .6f, .7f, -3}), 3);
 }
 
@@ -75,11 +75,8 @@ TEST(Argmax, RefusesNanWhereverItStands) {
 }
 
 TEST(Argmax, RefusesInfinityAndARowWithoutCandidates) {
-  EXPECT_NE(refusal([] {
-              argmax(std::vector<float>{0, kInfinity});
-            }).find("is inf"),
-            std::string::npos);
-  const std::vector<float> banned(4, -kInfinity);
+  EXPECT_NE(refusal([] { argmax(std::vector<float>{0, kInf}); }).find("is inf"), std::string::npos);
+  const std::vector<float> banned(4, -kInf);
   EXPECT_NE(refusal([&] { argmax(banned); }).find("no candidate is left"), std::string::npos);
 }
 
@@ -92,7 +89,7 @@ TEST(Sampler, RefusesBadRowsUnderEverySetting) {
   for (const SamplerOptions& options : settings) {
     Sampler sampler(options, 4);
     const std::vector<std::vector<float>> rows = {
-        {1, 2, kNan, 3}, {1, 2, kInfinity, 3}, std::vector<float>(4, -kInfinity), {1, 2, 3}};
+        {1, 2, kNan, 3}, {1, 2, kInf, 3}, std::vector<float>(4, -kInf), {1, 2, 3}};
     for (const auto& row : rows) {
       EXPECT_THROW(sampler.sample(row, 0, 0), std::invalid_argument);
       EXPECT_THROW(sampler.candidates(row), std::invalid_argument);
@@ -156,7 +153,7 @@ TEST(Draw, RefusesWhatIsNoDistribution) {
 }
 
 TEST(Sampler, NeverDrawsABannedOrVanishedToken) {
-  const std::vector<float> logits = {-kInfinity, 0, -2000, 0, -kInfinity};
+  const std::vector<float> logits = {-kInf, 0, -2000, 0, -kInf};
   Sampler sampler({.temperature = 1}, 5);
   EXPECT_EQ(sampler.draw(logits, 0.0), 1);
   EXPECT_EQ(sampler.draw(logits, kAlmostOne), 3);

@@ -22,8 +22,8 @@ using kernels::Activations;
 using kernels::PackedBlocks;
 
 template <class Q>
-struct Trial {
-  Trial(Index output_count, Index column_count, Activations how = Activations::quantised)
+struct BlockTrial {
+  BlockTrial(Index output_count, Index column_count, Activations how = Activations::quantised)
       : outputs(output_count),
         columns(column_count),
         weights(packed(trial::noisy(outputs * columns, 5), how)) {}
@@ -95,13 +95,13 @@ float defined(const PackedBlocks<Q>& weights, std::span<const float> in, Index o
 
 template <class Q>
 class BlockProduct : public testing::Test {};
-using Codecs = testing::Types<Q8_0, Q4_0>;
-TYPED_TEST_SUITE(BlockProduct, Codecs);
+using BlockFormats = testing::Types<Q8_0, Q4_0>;
+TYPED_TEST_SUITE(BlockProduct, BlockFormats);
 
 TYPED_TEST(BlockProduct, IsTheSumThatIsDefined) {
   for (Index outputs : {1, 15, 16, 17, 33, 70, 130}) {
     for (Index columns : {1, 31, 32, 33, 64, 65, 96, 200}) {
-      Trial<TypeParam> trial(outputs, columns);
+      BlockTrial<TypeParam> trial(outputs, columns);
       for (Index rows : {1, 2, 6, 8}) {
         const std::vector<float> in = trial::noisy(rows * columns, 6);
         const std::vector<float> out = trial.product(in);
@@ -123,7 +123,7 @@ TYPED_TEST(BlockProduct, IsTheSumThatIsDefined) {
 // Rows and weights are off by half a step each, of 127 (8 bits) or 8 (4 bits) steps.
 TYPED_TEST(BlockProduct, IsNearTheProductOfWhatWasQuantised) {
   const Index columns = 320;
-  Trial<TypeParam> trial(40, columns);
+  BlockTrial<TypeParam> trial(40, columns);
   const std::vector<float> in = trial::noisy(columns, 7);
   const std::vector<float> numbers = trial::noisy(40 * columns, 5);
   const std::vector<float> out = trial.product(in);
@@ -140,7 +140,7 @@ TYPED_TEST(BlockProduct, IsNearTheProductOfWhatWasQuantised) {
 
 TYPED_TEST(BlockProduct, WithFullActivationsAddsInAscendingOrder) {
   for (Index columns : {1, 32, 33, 70, 2100}) {
-    Trial<TypeParam> trial(37, columns, Activations::full);
+    BlockTrial<TypeParam> trial(37, columns, Activations::full);
     for (Index rows : {1, 7}) {
       const std::vector<float> in = trial::noisy(rows * columns, 8);
       const std::vector<float> out = trial.product(in);
@@ -163,7 +163,7 @@ TYPED_TEST(BlockProduct, WithFullActivationsAddsInAscendingOrder) {
 TYPED_TEST(BlockProduct, GivesARowTheSameBitsInAnyCompanyAndOnAnyThreads) {
   for (const Activations how : {Activations::quantised, Activations::full}) {
     for (Index columns : {40, 2100}) {
-      Trial<TypeParam> trial(145, columns, how);
+      BlockTrial<TypeParam> trial(145, columns, how);
       const std::vector<float> in = trial::noisy(29 * columns, 9);
       const std::vector<float> all = trial.product(in);
       ThreadPool pool(3);
@@ -181,7 +181,7 @@ TYPED_TEST(BlockProduct, GivesARowTheSameBitsInAnyCompanyAndOnAnyThreads) {
 
 TYPED_TEST(BlockProduct, KeepsWhatIsNoNumberInItsRowAndOutput) {
   for (const float bad : {trial::kNaN, trial::kInfinity}) {
-    Trial<TypeParam> trial(33, 80);
+    BlockTrial<TypeParam> trial(33, 80);
     std::vector<float> numbers = trial::noisy(33 * 80, 5);
     numbers[20 * 80 + 70] = bad;
     std::vector<float> in = trial::noisy(8 * 80, 10);

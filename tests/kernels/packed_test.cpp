@@ -22,8 +22,8 @@ using kernels::row_major;
 
 template <class C>
 class PackedMatrix : public testing::Test {};
-using Codecs = testing::Types<F32, BF16, F16>;
-TYPED_TEST_SUITE(PackedMatrix, Codecs);
+using PackedFormats = testing::Types<F32, BF16, F16>;
+TYPED_TEST_SUITE(PackedMatrix, PackedFormats);
 
 template <class C>
 Packed<C> pack(const MatrixView& view) {

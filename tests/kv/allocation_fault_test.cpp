@@ -23,8 +23,8 @@ using namespace decant;
 using codec::Int8;
 using trial::fail_each_allocation;
 using trial::kStoreGeometry;
-using Pool = kv::PagePool<Int8>;
-using Paged = kv::Paged<Int8>;
+using ScaledPool = kv::PagePool<Int8>;
+using ScaledPaged = kv::Paged<Int8>;
 
 std::vector<Index> ids_up_to(Index count) {
   std::vector<Index> ids(static_cast<std::size_t>(count));
@@ -37,7 +37,7 @@ TEST(AllocationFaults, LeaveNothingOfAStoreThatIsNotMade) {
   EXPECT_GE(fail_each_allocation([&] { contiguous.emplace(kStoreGeometry, 20); },
                                  [&] { ASSERT_FALSE(contiguous); }),
             1);
-  std::optional<Pool> pool;
+  std::optional<ScaledPool> pool;
   EXPECT_GE(fail_each_allocation([&] { pool.emplace(kStoreGeometry, 4, 16); },
                                  [&] { ASSERT_FALSE(pool); }),
             3);
@@ -53,11 +53,11 @@ TEST(AllocationFaults, LeaveNothingOfAStoreThatIsNotMade) {
 }
 
 TEST(AllocationFaults, LeaveSequencesAndTheirPoolAsTheyWere) {
-  Pool pool(kStoreGeometry, 20, 16);
-  Paged store(pool);
+  ScaledPool pool(kStoreGeometry, 20, 16);
+  ScaledPaged store(pool);
   const std::vector<Index> ids = ids_up_to(40);
   trial::append(store, ids);
-  Paged other(pool);
+  ScaledPaged other(pool);
   const auto same = [&] {
     ASSERT_TRUE(trial::holds(store, ids));
     ASSERT_EQ(other.end(), 0);
@@ -78,9 +78,9 @@ TEST(AllocationFaults, LeaveSequencesAndTheirPoolAsTheyWere) {
 }
 
 TEST(AllocationFaults, LeaveATreeWhole) {
-  Pool pool(kStoreGeometry, 20, 16);
+  ScaledPool pool(kStoreGeometry, 20, 16);
   kv::PrefixTree<Int8> tree(pool);
-  Paged store(pool);
+  ScaledPaged store(pool);
   trial::append(store, ids_up_to(100));
   std::vector<Token> tokens(100);
   std::iota(tokens.begin(), tokens.end(), 0);
@@ -93,7 +93,7 @@ TEST(AllocationFaults, LeaveATreeWhole) {
   EXPECT_GE(fail_each_allocation([&] { tree.insert({}, tokens, store); }, whole), 6);
   EXPECT_EQ(tree.matched({}, tokens), 96);
   const kv::PrefixStatistics before = tree.statistics();
-  std::optional<Paged> found;
+  std::optional<ScaledPaged> found;
   EXPECT_GE(fail_each_allocation([&] { found.emplace(tree.match({}, tokens)); },
                                  [&] {
                                    ASSERT_FALSE(found);

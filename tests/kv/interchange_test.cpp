@@ -17,16 +17,16 @@ namespace {
 
 using namespace decant;
 
-constexpr kv::Geometry kGeometry = trial::kStoreGeometry;
+constexpr kv::Geometry kArrayGeometry = trial::kStoreGeometry;
 
 // Arrays of all layers, full of a number that no row has.
 struct Arrays {
   explicit Arrays(Index extent) : tokens(extent) {
-    for (Index layer = 0; layer < kGeometry.layers; ++layer) {
-      keys.emplace_back(static_cast<std::size_t>(kGeometry.heads * extent * kGeometry.key_dim),
-                        9.0f);
-      values.emplace_back(static_cast<std::size_t>(kGeometry.heads * extent * kGeometry.value_dim),
-                          9.0f);
+    for (Index layer = 0; layer < kArrayGeometry.layers; ++layer) {
+      keys.emplace_back(
+          static_cast<std::size_t>(kArrayGeometry.heads * extent * kArrayGeometry.key_dim), 9.0f);
+      values.emplace_back(
+          static_cast<std::size_t>(kArrayGeometry.heads * extent * kArrayGeometry.value_dim), 9.0f);
     }
   }
 
@@ -58,7 +58,7 @@ std::vector<Index> numbered(Index count) {
 
 TEST(Interchange, LaysHeadsOneBehindTheOther) {
   const std::vector<Index> ids = numbered(20);
-  kv::Contiguous<codec::F32> store(kGeometry, 20);
+  kv::Contiguous<codec::F32> store(kArrayGeometry, 20);
   trial::append(store, ids);
   Arrays arrays(8);
   arrays.fill(store, {15, 20});
@@ -85,14 +85,14 @@ TYPED_TEST_SUITE(InterchangeOf, Codecs);
 // Out of pages into a ring that writes over what it has, and out of that.
 TYPED_TEST(InterchangeOf, GoesFromStoreToStore) {
   const std::vector<Index> ids = numbered(200);
-  kv::PagePool<TypeParam> pool(kGeometry, 13, 16);
+  kv::PagePool<TypeParam> pool(kArrayGeometry, 13, 16);
   kv::Paged<TypeParam> paged(pool);
   trial::append(paged, ids);
   Arrays arrays(200);
   arrays.fill(paged, {0, 200});
   const auto views = arrays.views();
   const std::span<const kv::SequenceArrays<const float>> all = views;
-  kv::Ring<TypeParam> ring(kGeometry, 30, 25);
+  kv::Ring<TypeParam> ring(kArrayGeometry, 30, 25);
   for (Index first = 0; first < 200; first += 25) kv::append(ring, all, {first, first + 25});
   EXPECT_TRUE(trial::holds(ring, ids));
   EXPECT_THROW(kv::append(ring, all, {0, 26}), CacheFull);
@@ -101,7 +101,7 @@ TYPED_TEST(InterchangeOf, GoesFromStoreToStore) {
   ASSERT_GT(ring.begin(0), 0);
   Arrays last(200 - ring.begin(0));
   last.fill(ring, {ring.begin(0), 200});
-  kv::Contiguous<TypeParam> rest(kGeometry, last.tokens);
+  kv::Contiguous<TypeParam> rest(kArrayGeometry, last.tokens);
   const auto last_views = last.views();
   kv::append(rest, std::span<const kv::SequenceArrays<const float>>(last_views), {0, last.tokens});
   EXPECT_TRUE(trial::holds(rest, std::span(ids).subspan(static_cast<std::size_t>(ring.begin(0)))));
@@ -109,7 +109,7 @@ TYPED_TEST(InterchangeOf, GoesFromStoreToStore) {
 }
 
 TEST(Interchange, RefusesWhatIsNotThere) {
-  kv::Contiguous<codec::F32> store(kGeometry, 20);
+  kv::Contiguous<codec::F32> store(kArrayGeometry, 20);
   trial::append(store, numbered(10));
   Arrays arrays(8);
   const auto views = arrays.views();

@@ -32,11 +32,11 @@ using RingAndPages = kv::Layered<kv::Ring<F32>, kv::Paged<F32>>;
 static_assert(kv::Store<RingAndAll<Int8>> && kv::Store<RingAndPages>);
 
 constexpr std::array<Position, 2> kWindows = {0, 20};  // the second layer looks back 20 tokens
-constexpr kv::Geometry kOneLayer = {.layers = 1, .heads = 3, .key_dim = 7, .value_dim = 18};
+constexpr kv::Geometry kPartGeometry = {.layers = 1, .heads = 3, .key_dim = 7, .value_dim = 18};
 
 RingAndAll<BF16> made(Index capacity, Index chunk) {
-  return {kWindows, kv::Ring<BF16>(kOneLayer, 20, chunk),
-          kv::Contiguous<BF16>(kOneLayer, capacity)};
+  return {kWindows, kv::Ring<BF16>(kPartGeometry, 20, chunk),
+          kv::Contiguous<BF16>(kPartGeometry, capacity)};
 }
 
 std::vector<Index> next_ids(Index& next, Index count) {
@@ -76,7 +76,7 @@ TEST(Layered, HoldsWhatEachLayerKeepsWhateverComes) {
 TEST(Layered, CostsARingAndWhatItsOtherLayersKeep) {
   const auto store = made(600, 9);
   EXPECT_EQ(store.bytes(),
-            kv::Ring<BF16>::bytes_for(kOneLayer, 20, 9) + kOneLayer.bytes<BF16>(600));
+            kv::Ring<BF16>::bytes_for(kPartGeometry, 20, 9) + kPartGeometry.bytes<BF16>(600));
   EXPECT_EQ(store.geometry(), kStoreGeometry);
   EXPECT_EQ(store.window(0), 0);
   EXPECT_EQ(store.window(1), 20);
@@ -103,8 +103,8 @@ TEST(Layered, HandsOutTheBlocksOfTheStoreThatHasTheLayer) {
 }
 
 TEST(Layered, StaysAsItWasWhereOnePartRefuses) {
-  kv::PagePool<F32> pool(kOneLayer, 4, 16);
-  RingAndPages store(kWindows, kv::Ring<F32>(kOneLayer, 20, 16), kv::Paged<F32>(pool));
+  kv::PagePool<F32> pool(kPartGeometry, 4, 16);
+  RingAndPages store(kWindows, kv::Ring<F32>(kPartGeometry, 20, 16), kv::Paged<F32>(pool));
   Index next = 0;
   const std::vector<Index> ids = next_ids(next, 16);
   append(store, ids);
@@ -132,22 +132,23 @@ TEST(Layered, StaysAsItWasWhereOnePartRefuses) {
 
 TEST(Layered, RefusesPartsThatDoNotFit) {
   const std::array<Position, 3> three = {0, 20, 20};
-  EXPECT_THROW(
-      RingAndAll<F32>(three, kv::Ring<F32>(kOneLayer, 20, 9), kv::Contiguous<F32>(kOneLayer, 40)),
-      std::invalid_argument);
-  EXPECT_THROW(RingAndAll<F32>(std::array<Position, 2>{0, 0}, kv::Ring<F32>(kOneLayer, 20, 9),
-                               kv::Contiguous<F32>(kOneLayer, 40)),
+  EXPECT_THROW(RingAndAll<F32>(three, kv::Ring<F32>(kPartGeometry, 20, 9),
+                               kv::Contiguous<F32>(kPartGeometry, 40)),
+               std::invalid_argument);
+  EXPECT_THROW(RingAndAll<F32>(std::array<Position, 2>{0, 0}, kv::Ring<F32>(kPartGeometry, 20, 9),
+                               kv::Contiguous<F32>(kPartGeometry, 40)),
                std::invalid_argument);
   EXPECT_THROW(RingAndAll<F32>(kWindows, kv::Ring<F32>({1, 3, 8, 18}, 20, 9),
-                               kv::Contiguous<F32>(kOneLayer, 40)),
+                               kv::Contiguous<F32>(kPartGeometry, 40)),
                std::invalid_argument);
   using TwoRings = kv::Layered<kv::Ring<F32>, kv::Ring<F32>>;
-  EXPECT_THROW(TwoRings(kWindows, kv::Ring<F32>(kOneLayer, 20, 9), kv::Ring<F32>(kOneLayer, 40, 9)),
-               std::invalid_argument);
-  kv::Contiguous<F32> ahead(kOneLayer, 40);
+  EXPECT_THROW(
+      TwoRings(kWindows, kv::Ring<F32>(kPartGeometry, 20, 9), kv::Ring<F32>(kPartGeometry, 40, 9)),
+      std::invalid_argument);
+  kv::Contiguous<F32> ahead(kPartGeometry, 40);
   ahead.reserve(1);
   ahead.publish(1);
-  EXPECT_THROW(RingAndAll<F32>(kWindows, kv::Ring<F32>(kOneLayer, 20, 9), std::move(ahead)),
+  EXPECT_THROW(RingAndAll<F32>(kWindows, kv::Ring<F32>(kPartGeometry, 20, 9), std::move(ahead)),
                std::invalid_argument);
 }
 

@@ -65,9 +65,9 @@ struct Operation {
   }
 };
 
-class World {
+class OperationsWorld {
  public:
-  World(Index page_tokens, Index kept_pages, std::filesystem::path file)
+  OperationsWorld(Index page_tokens, Index kept_pages, std::filesystem::path file)
       : pool_(kShape, 12, page_tokens), tree_(pool_, kept_pages), file_(std::move(file)) {
     sequences_.push_back({Store(pool_), {}});
   }
@@ -249,8 +249,8 @@ RC_GTEST_PROP(Operations, HoldWhatListsHold, ()) {
       rc::gen::inRange(0, 12), rc::gen::inRange(0u, 64u), rc::gen::inRange(Index{0}, Index{400}));
   const auto operations = *rc::gen::container<std::vector<Operation>>(kCount, any);
   const trial::Folder folder;
-  World world(*rc::gen::element(Index{16}, Index{32}, Index{48}),
-              *rc::gen::inRange(Index{0}, Index{12}), folder.path() / "saved");
+  OperationsWorld world(*rc::gen::element(Index{16}, Index{32}, Index{48}),
+                        *rc::gen::inRange(Index{0}, Index{12}), folder.path() / "saved");
   int turn = 0;
   for (const Operation& operation : operations) {
     world.apply(operation);

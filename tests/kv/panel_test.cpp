@@ -22,7 +22,7 @@ using codec::FP8E5M2;
 using codec::Int8;
 using kv::PanelLayout;
 
-constexpr kv::Geometry kGeometry = {.layers = 1, .heads = 1, .key_dim = 7, .value_dim = 18};
+constexpr kv::Geometry kPanelGeometry = {.layers = 1, .heads = 1, .key_dim = 7, .value_dim = 18};
 
 template <class T>
 T at(const std::vector<std::byte>& panel, Index byte) {
@@ -47,7 +47,7 @@ TYPED_TEST(Panel, LiesAsItIsDrawn) {
   using V = typename TypeParam::Values;
   using KeyCell = typename K::Cell;
   using ValueCell = typename V::Cell;
-  const PanelLayout<K, V> layout(kGeometry);
+  const PanelLayout<K, V> layout(kPanelGeometry);
   const Index p = K::kInterleave;
   const Index q = V::kInterleave;
   const Index values_at = round_up(Index{7}, p) * 16 * Index{sizeof(KeyCell)};
@@ -86,7 +86,7 @@ TYPED_TEST(Panel, LiesAsItIsDrawn) {
 TYPED_TEST(Panel, KeepsWhatIsNoNumberInItsToken) {
   using K = typename TypeParam::Keys;
   using V = typename TypeParam::Values;
-  const PanelLayout<K, V> layout(kGeometry);
+  const PanelLayout<K, V> layout(kPanelGeometry);
   std::vector<std::byte> panel(static_cast<std::size_t>(layout.bytes()));
   std::vector<float> key(7, 1.0f), value(18, 2.0f), tiny(7, 0.0f);
   tiny[3] = 1e-39f;

@@ -51,6 +51,14 @@ inline void* counted(std::size_t size, std::size_t alignment) {
 // Never inlined: GCC would see free() given what operator new returned, and warn.
 [[gnu::noinline]] inline void released(void* memory) noexcept { std::free(memory); }
 
+inline void* counted_or_null(std::size_t size, std::size_t alignment) noexcept {
+  try {
+    return counted(size, alignment);
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
+
 }  // namespace decant::trial
 
 void* operator new(std::size_t size) { return decant::trial::counted(size, 1); }
@@ -60,6 +68,12 @@ void* operator new(std::size_t size, std::align_val_t alignment) {
 }
 void* operator new[](std::size_t size, std::align_val_t alignment) {
   return decant::trial::counted(size, static_cast<std::size_t>(alignment));
+}
+void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
+  return decant::trial::counted_or_null(size, 1);
+}
+void* operator new[](std::size_t size, const std::nothrow_t&) noexcept {
+  return decant::trial::counted_or_null(size, 1);
 }
 void operator delete(void* memory) noexcept { decant::trial::released(memory); }
 void operator delete[](void* memory) noexcept { decant::trial::released(memory); }

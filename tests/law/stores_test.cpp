@@ -48,9 +48,9 @@ Rows last(const Rows& rows, std::size_t count) {
 
 template <class C>
 class Stores : public testing::Test {};
-using Codecs = testing::Types<codec::F32, codec::BF16, codec::F16, codec::Int8, codec::FP8E4M3,
-                              codec::FP8E5M2>;
-TYPED_TEST_SUITE(Stores, Codecs);
+using CacheCodecs = testing::Types<codec::F32, codec::BF16, codec::F16, codec::Int8, codec::FP8E4M3,
+                                   codec::FP8E5M2>;
+TYPED_TEST_SUITE(Stores, CacheCodecs);
 
 TYPED_TEST(Stores, GiveTheBitsOfAContiguousOneInPagesOfAnySize) {
   const Index tokens = trial::kSlowBuild ? 150 : 1100;

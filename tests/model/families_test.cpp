@@ -27,7 +27,7 @@ struct Family {
 };
 
 // Two layers of width 24; sizes are no multiples of 16.
-model::Config small() {
+model::Config small_model() {
   model::Config config;
   config.vocabulary = 53;
   config.layers = 2;
@@ -42,7 +42,7 @@ model::Config small() {
 }
 
 Family with(std::string name, Parts parts, void (*change)(model::Config&)) {
-  Family family{std::move(name), small(), parts};
+  Family family{std::move(name), small_model(), parts};
   change(family.config);
   return family;
 }
