@@ -220,6 +220,7 @@ TYPED_TEST(Product, GivesARowTheSameBitsAloneAndAmongOthers) {
     all.run();
     for (Index rows : {1, 2, 5, 6, 7, 13, 95, 96, 97, 100}) {
       for (Index first : {Index{0}, Index{3}, 199 - rows}) {
+        if (trial::kSlowBuild && first == 0) continue;
         Trial<TypeParam> some(weights, rows, {}, 0);
         std::copy_n(all.in.begin() + first * all.in_stride, some.in.size(), some.in.begin());
         some.run();

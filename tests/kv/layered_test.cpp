@@ -53,7 +53,7 @@ TEST(Layered, HoldsWhatEachLayerKeepsWhateverComes) {
   auto store = made(600, 9);
   std::vector<Index> ids;
   Index next = 0;
-  for (int operation = 0; operation < 300; ++operation) {
+  for (int operation = 0; operation < (trial::kSlowBuild ? 100 : 300); ++operation) {
     if (below(4) > 0 && store.end() < 590) {
       const std::vector<Index> more = next_ids(next, below(9) + 1);
       append(store, more);
