@@ -38,6 +38,7 @@ set(DECANT_HEADERS
   include/decant/kv/page_pool.hpp
   include/decant/kv/paged.hpp
   include/decant/kv/panel.hpp
+  include/decant/kv/prefix.hpp
   include/decant/kv/prefix_tree.hpp
   include/decant/kv/ring.hpp
   include/decant/attention/attend.hpp

@@ -16,6 +16,7 @@
 
 #include "peers/random_model.hpp"
 #include "support/check.hpp"
+#include "support/shapes.hpp"
 
 #include <benchmark/benchmark.h>
 
@@ -65,22 +66,8 @@ void lookup(benchmark::State& state) {
 }
 BENCHMARK(lookup)->Unit(benchmark::kMicrosecond);
 
-// The shape of SmolLM2 with 135 million parameters.
-model::Config config_135m() {
-  model::Config config;
-  config.vocabulary = 49152;
-  config.layers = 30;
-  config.width = 576;
-  config.heads = 9;
-  config.kv_heads = 3;
-  config.key_dim = config.value_dim = 64;
-  config.feed_forward = 1536;
-  config.max_positions = 8192;
-  return config;
-}
-
 void first_token(benchmark::State& state) {
-  const model::Config config = config_135m();
+  const model::Config config = bench::config_135m();
   const model::Decoder decoder(config, bench::random_weights(config, codec::Type::bf16));
   kv::PagePool<BF16> pool(config.geometry(), 80, 64);
   kv::PrefixTree<BF16> tree(pool);

@@ -23,6 +23,7 @@
 #include "support/kept.hpp"
 #include "support/race.hpp"
 #include "support/random.hpp"
+#include "support/shapes.hpp"
 
 #include <benchmark/benchmark.h>
 
@@ -35,20 +36,6 @@ namespace {
 using namespace decant;
 
 constexpr Index kPrompt = 512;
-
-model::Config config_135m() {
-  model::Config config;
-  config.vocabulary = 49152;
-  config.layers = 30;
-  config.width = 576;
-  config.heads = 9;
-  config.kv_heads = 3;
-  config.key_dim = 64;
-  config.value_dim = 64;
-  config.feed_forward = 1536;
-  config.max_positions = 8192;
-  return config;
-}
 
 std::vector<Token> tokens_of(const model::Config& config, Index count) {
   std::vector<Token> tokens;
@@ -97,7 +84,7 @@ class Session {
 // cache.
 template <codec::Codec C>
 model::Decoder checked_model() {
-  const model::Config config = config_135m();
+  const model::Config config = bench::config_135m();
   reference::Model twin = reference::random_model(config, 1, {.tied = true});
   model::Decoder decoder(config, reference::to_weights(twin, C::kType));
   const std::vector<Token> tokens = tokens_of(config, 2);

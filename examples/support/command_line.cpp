@@ -44,8 +44,8 @@ Option CommandLine::add_text(const std::string& name, std::string& value,
 }
 
 Option CommandLine::add_nonempty_text(const std::string& name, std::string& value,
-                                      const std::string& about) {
-  return add(name, "TEXT", about, [&value](const std::string& text) {
+                                      const std::string& about, const std::string& form) {
+  return add(name, form, about, [&value](const std::string& text) {
     value = text;
     return text.empty() ? "is empty" : std::string();
   });

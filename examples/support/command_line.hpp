@@ -65,7 +65,8 @@ class CommandLine {
   Option add(const std::string& name, const std::string& form, const std::string& about,
              const std::function<std::string(const std::string&)>& read);
   Option add_text(const std::string& name, std::string& value, const std::string& about);
-  Option add_nonempty_text(const std::string& name, std::string& value, const std::string& about);
+  Option add_nonempty_text(const std::string& name, std::string& value, const std::string& about,
+                           const std::string& form = "TEXT");
   void add_flag(const std::string& name, bool& value, const std::string& about);
 
   // Reads the arguments and runs `body`; the value is what main returns.

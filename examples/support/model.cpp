@@ -28,10 +28,7 @@ std::string default_model_folder() {
 }
 
 CommandLine::Option add_model(CommandLine& command, std::string& path, const std::string& about) {
-  return command.add("--model", "FOLDER|FILE.gguf", about, [&path](const std::string& text) {
-    path = text;
-    return text.empty() ? "is empty" : std::string();
-  });
+  return command.add_nonempty_text("--model", path, about, "FOLDER|FILE.gguf");
 }
 
 void add_load_options(CommandLine& command, io::LoadOptions& options) {

@@ -54,6 +54,7 @@
 #include <decant/kv/page_pool.hpp>
 #include <decant/kv/paged.hpp>
 #include <decant/kv/panel.hpp>
+#include <decant/kv/prefix.hpp>
 #include <decant/kv/prefix_tree.hpp>
 #include <decant/kv/ring.hpp>
 #include <decant/model/batch.hpp>

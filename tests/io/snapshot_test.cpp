@@ -33,6 +33,7 @@ using codec::F32;
 using codec::FP8E4M3;
 using codec::FP8E5M2;
 using codec::Int8;
+using trial::Formats;
 using trial::kStoreGeometry;
 
 std::vector<Token> snapshot_tokens(Index count) {
@@ -78,16 +79,10 @@ testing::AssertionResult same_cells(const A& a, const B& b) {
 
 template <class Pair>
 class Snapshots : public testing::Test {};
-template <class K, class V>
-struct SnapshotFormats {
-  using Keys = K;
-  using Values = V;
-};
 using SnapshotPairs =
-    testing::Types<SnapshotFormats<F32, F32>, SnapshotFormats<BF16, BF16>,
-                   SnapshotFormats<F16, F16>, SnapshotFormats<Int8, Int8>,
-                   SnapshotFormats<FP8E4M3, FP8E4M3>, SnapshotFormats<FP8E5M2, FP8E5M2>,
-                   SnapshotFormats<Int8, F16>, SnapshotFormats<BF16, Int8>>;
+    testing::Types<Formats<F32, F32>, Formats<BF16, BF16>, Formats<F16, F16>, Formats<Int8, Int8>,
+                   Formats<FP8E4M3, FP8E4M3>, Formats<FP8E5M2, FP8E5M2>, Formats<Int8, F16>,
+                   Formats<BF16, Int8>>;
 TYPED_TEST_SUITE(Snapshots, SnapshotPairs);
 
 TYPED_TEST(Snapshots, BringBackEveryCellToAnyStore) {

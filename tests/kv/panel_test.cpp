@@ -21,6 +21,7 @@ using codec::FP8E4M3;
 using codec::FP8E5M2;
 using codec::Int8;
 using kv::PanelLayout;
+using trial::Formats;
 
 constexpr kv::Geometry kPanelGeometry = {.layers = 1, .heads = 1, .key_dim = 7, .value_dim = 18};
 
@@ -33,11 +34,6 @@ T at(const std::vector<std::byte>& panel, Index byte) {
 
 template <class Pair>
 class Panel : public testing::Test {};
-template <class K, class V>
-struct Formats {
-  using Keys = K;
-  using Values = V;
-};
 using Pairs = testing::Types<Formats<F32, F32>, Formats<BF16, F16>, Formats<Int8, Int8>,
                              Formats<Int8, BF16>, Formats<F32, FP8E4M3>, Formats<FP8E5M2, Int8>>;
 TYPED_TEST_SUITE(Panel, Pairs);

@@ -16,6 +16,13 @@ namespace decant::trial {
 inline constexpr kv::Geometry kStoreGeometry = {
     .layers = 2, .heads = 3, .key_dim = 7, .value_dim = 18};
 
+// Keys in one format and values in another, for typed tests.
+template <codec::Codec K, codec::Codec V>
+struct Formats {
+  using Keys = K;
+  using Values = V;
+};
+
 struct StoredRow {
   std::vector<float> key;
   std::vector<float> value;

@@ -25,6 +25,7 @@
 #include <decant/io/utf8.hpp>
 #include <decant/kv/page_pool.hpp>
 #include <decant/kv/paged.hpp>
+#include <decant/kv/prefix.hpp>
 #include <decant/kv/prefix_tree.hpp>
 
 #include <algorithm>

@@ -22,7 +22,6 @@
 #include <decant/kv/panel.hpp>
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cstddef>
 #include <cstring>
@@ -42,9 +41,7 @@ namespace decant::inline v0::io {
 // Shape    tokens is [store.end()]
 // Errors   std::invalid_argument (another number of tokens, a name that is not UTF-8),
 //          std::system_error naming the path, std::bad_alloc; the old file is untouched then
-// Cost     every cell is read once for each part of its row (keys, values, scales) and written
-// once;
-//          memory for the rows of one head
+// Cost     every cell is read and written once; memory for the rows of one layer
 template <kv::Store S>
 void save_snapshot(const std::filesystem::path& path, const S& store, std::span<const Token> tokens,
                    std::string_view model) {
@@ -82,7 +79,7 @@ class Snapshot {
   const std::string& model() const noexcept { return model_; }
   std::span<const Token> tokens() const noexcept { return tokens_; }
   // The first position that a layer of the shape has, but for those of the first kept() tokens.
-  Position begin(Index layer) const { return held(layer).begin; }
+  Position begin(Index layer) const noexcept { return saved(layer).held.begin; }
   Index kept() const noexcept { return kept_; }
 
   // The fewest tokens, beside none, that restore() could fill a store of this kind with: a ring's
@@ -122,22 +119,12 @@ class Snapshot {
   codec::Type type(std::string_view name) const;
   const Tensor& tensor(const std::string& name, std::string_view dtype,
                        std::span<const Index> shape) const;
-  detail::Held held(Index layer) const {
-    const Position end = std::ssize(tokens_);
-    const Index tokens = file_.tensors().find(detail::layer_name(layer, "keys"))->second.shape[1];
-    return tokens == end ? detail::Held{0, end, 0} : detail::Held{end - tokens + kept_, end, kept_};
+  detail::SavedLayer read_layer(Index layer) const;
+  const detail::SavedLayer& saved(Index layer) const noexcept {
+    return layers_[static_cast<std::size_t>(layer)];
   }
-  void check_layer(Index layer) const;
-
   void check_store(const detail::StoreShape& store, std::string_view model, Position end) const;
-  // Row `number` of a part of a layer.
-  template <class Cell>
-  void read_part(Index layer, std::string_view part, Index number, std::span<Cell> to) const {
-    const std::byte* rows =
-        file_.tensors().find(detail::layer_name(layer, part))->second.data.data();
-    std::memcpy(to.data(), rows + static_cast<std::size_t>(number) * to.size_bytes(),
-                to.size_bytes());
-  }
+
   template <kv::Store S>
   void append(S& store, Range positions) const;
   template <kv::Store S>
@@ -150,6 +137,7 @@ class Snapshot {
   std::string model_;
   Index kept_ = 0;
   std::vector<Token> tokens_;
+  std::vector<detail::SavedLayer> layers_;
 };
 
 inline const std::string& Snapshot::field(std::string_view name) const {
@@ -207,10 +195,10 @@ inline Snapshot::Snapshot(Safetensors file, std::string_view format) : file_(std
   if (!tokens_.empty()) {
     std::memcpy(tokens_.data(), found->second.data.data(), found->second.data.size());
   }
-  for (Index layer = 0; layer < geometry_.layers; ++layer) check_layer(layer);
+  for (Index layer = 0; layer < geometry_.layers; ++layer) layers_.push_back(read_layer(layer));
 }
 
-inline void Snapshot::check_layer(Index layer) const {
+inline detail::SavedLayer Snapshot::read_layer(Index layer) const {
   const std::string name = detail::layer_name(layer, "keys");
   const auto found = file_.tensors().find(name);
   expects<FormatError>(found != file_.tensors().end() && found->second.shape.size() == 3,
@@ -220,13 +208,20 @@ inline void Snapshot::check_layer(Index layer) const {
   expects<FormatError>(held == end || (held >= kept_ && held < end), file_.name(), ": ", name,
                        " has ", held, " tokens of ", end, ", of which the first ", kept_,
                        " are kept");
-  tensor(name, detail::cell_dtype(keys_),
-         std::array<Index, 3>{geometry_.heads, held, geometry_.key_dim});
-  tensor(detail::layer_name(layer, "values"), detail::cell_dtype(values_),
-         std::array<Index, 3>{geometry_.heads, held, geometry_.value_dim});
-  const std::array<Index, 2> scales = {geometry_.heads, held};
-  if (codec::is_scaled(keys_)) tensor(detail::layer_name(layer, "key_scales"), "F32", scales);
-  if (codec::is_scaled(values_)) tensor(detail::layer_name(layer, "value_scales"), "F32", scales);
+  const auto rows = [&](std::string_view part, std::string_view dtype,
+                        const std::vector<Index>& shape) {
+    return tensor(detail::layer_name(layer, part), dtype, shape).data;
+  };
+  const Index heads = geometry_.heads;
+  detail::SavedLayer saved = {
+      .held = held == end ? detail::Held{0, end, 0} : detail::Held{end - held + kept_, end, kept_},
+      .keys = rows("keys", detail::cell_dtype(keys_), {heads, held, geometry_.key_dim}),
+      .values = rows("values", detail::cell_dtype(values_), {heads, held, geometry_.value_dim}),
+      .key_scales = {},
+      .value_scales = {}};
+  if (codec::is_scaled(keys_)) saved.key_scales = rows("key_scales", "F32", {heads, held});
+  if (codec::is_scaled(values_)) saved.value_scales = rows("value_scales", "F32", {heads, held});
+  return saved;
 }
 
 inline void Snapshot::check_store(const detail::StoreShape& store, std::string_view model,
@@ -258,21 +253,12 @@ inline void Snapshot::check_store(const detail::StoreShape& store, std::string_v
 
 template <kv::Store S>
 void Snapshot::put_rows(S& store, Index layer, Index head, Range positions) const {
-  using K = typename S::Keys;
-  using V = typename S::Values;
-  const kv::PanelLayout<K, V> layout(geometry_);
-  const detail::Held held = this->held(layer);
-  detail::Row<K, V> row(geometry_);
+  const kv::PanelLayout<typename S::Keys, typename S::Values> layout(geometry_);
+  detail::Row<typename S::Keys, typename S::Values> row(geometry_);
   for (Position at = positions.begin; at < positions.end; ++at) {
-    const std::optional<Index> token = held.place(at);
+    const std::optional<Index> token = saved(layer).held.place(at);
     if (!token) continue;
-    const Index number = head * held.tokens() + *token;
-    read_part(layer, "keys", number, std::span(row.key));
-    read_part(layer, "values", number, std::span(row.value));
-    if constexpr (K::kScaled) read_part(layer, "key_scales", number, std::span(&row.scales.key, 1));
-    if constexpr (V::kScaled) {
-      read_part(layer, "value_scales", number, std::span(&row.scales.value, 1));
-    }
+    saved(layer).read(head, *token, row);
     const Position to = store.end() + at - positions.begin;
     layout.put_cells(store.panel(layer, head, to), to % kv::kPanelTokens, row.key, row.value,
                      row.scales);

@@ -23,6 +23,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstring>
 #include <optional>
 #include <span>
 #include <string>
@@ -134,6 +135,26 @@ Rows<typename S::Keys, typename S::Values> rows_of(const S& store, Index layer, 
   return rows;
 }
 
+// A layer as it lies in a file: rows of all heads, one head behind the other.
+struct SavedLayer {
+  Held held;
+  std::span<const std::byte> keys, values;
+  std::span<const std::byte> key_scales, value_scales;  // none where the format has none
+
+  // Row `token` of those that a head holds.
+  template <codec::Codec K, codec::Codec V>
+  void read(Index head, Index token, Row<K, V>& row) const {
+    const auto number = static_cast<std::size_t>(head * held.tokens() + token);
+    const auto copy = [number](std::span<const std::byte> rows, auto to) {
+      std::memcpy(to.data(), rows.data() + number * to.size_bytes(), to.size_bytes());
+    };
+    copy(keys, std::span(row.key));
+    copy(values, std::span(row.value));
+    if constexpr (K::kScaled) copy(key_scales, std::span(&row.scales.key, 1));
+    if constexpr (V::kScaled) copy(value_scales, std::span(&row.scales.value, 1));
+  }
+};
+
 // What a snapshot says of a store, and asks of one.
 struct StoreShape {
   kv::Geometry geometry;
@@ -204,17 +225,18 @@ template <kv::Store S>
 void write_rows(SealedWriter& writer, const S& store) {
   using Rows = Rows<typename S::Keys, typename S::Values>;
   const kv::Geometry geometry = store.geometry();
-  const auto write_heads = [&](Index layer, auto part) {
-    for (Index head = 0; head < geometry.heads; ++head) {
-      const Rows rows = rows_of(store, layer, head);
-      writer.write(std::as_bytes(std::span(rows.*part)));
-    }
-  };
   for (Index layer = 0; layer < geometry.layers; ++layer) {
-    write_heads(layer, &Rows::keys);
-    write_heads(layer, &Rows::values);
-    if (S::Keys::kScaled) write_heads(layer, &Rows::key_scales);
-    if (S::Values::kScaled) write_heads(layer, &Rows::value_scales);
+    std::vector<Rows> heads;
+    for (Index head = 0; head < geometry.heads; ++head) {
+      heads.push_back(rows_of(store, layer, head));
+    }
+    const auto write = [&](auto part) {
+      for (const Rows& rows : heads) writer.write(std::as_bytes(std::span(rows.*part)));
+    };
+    write(&Rows::keys);
+    write(&Rows::values);
+    if (S::Keys::kScaled) write(&Rows::key_scales);
+    if (S::Values::kScaled) write(&Rows::value_scales);
   }
 }
 

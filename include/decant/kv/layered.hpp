@@ -70,7 +70,7 @@ class Layered {
 
   const Geometry& geometry() const noexcept { return geometry_; }
   Position begin(Index layer) const noexcept {
-    return visit(layer, [](const auto& part, Index at) { return part.begin(at); });
+    return visit(*this, layer, [](const auto& part, Index at) { return part.begin(at); });
   }
   Position end() const noexcept { return global_.end(); }
   Index kept() const noexcept { return local_.kept(); }
@@ -80,7 +80,7 @@ class Layered {
     return std::max(local_.earliest_rewind(), global_.earliest_rewind());
   }
   Index window(Index layer) const noexcept {
-    return visit(layer, [](const auto& part, Index at) { return part.window(at); });
+    return visit(*this, layer, [](const auto& part, Index at) { return part.window(at); });
   }
   Index chunk() const noexcept { return std::min(local_.chunk(), global_.chunk()); }
 
@@ -94,22 +94,16 @@ class Layered {
     }
   }
   std::byte* panel(Index layer, Index head, Position at) noexcept {
-    const Place place = places_[static_cast<std::size_t>(layer)];
-    return place.local ? local_.panel(place.layer, head, at) : global_.panel(place.layer, head, at);
+    return visit(*this, layer, [&](auto& part, Index its) { return part.panel(its, head, at); });
   }
   void put(Index layer, Index head, Position at, std::span<const float> key,
            std::span<const float> value) noexcept {
-    const Place place = places_[static_cast<std::size_t>(layer)];
-    if (place.local) {
-      local_.put(place.layer, head, at, key, value);
-    } else {
-      global_.put(place.layer, head, at, key, value);
-    }
+    visit(*this, layer, [&](auto& part, Index its) { part.put(its, head, at, key, value); });
   }
   void get(Index layer, Index head, Position at, std::span<float> key,
            std::span<float> value) const {
     check_place(geometry_, layer, head, key.size(), value.size(), "kv::Layered::get");
-    visit(layer, [&](const auto& part, Index its) { part.get(its, head, at, key, value); });
+    visit(*this, layer, [&](const auto& part, Index its) { part.get(its, head, at, key, value); });
   }
   void publish(Index tokens) noexcept {
     local_.publish(tokens);
@@ -133,11 +127,12 @@ class Layered {
 
   auto blocks(Index layer, Index head) const noexcept {
     const auto of = [head](const auto& part, Index its) { return part.blocks(its, head); };
-    const auto count = visit(layer, [&](const auto& part, Index its) {
+    const auto count = visit(*this, layer, [&](const auto& part, Index its) {
       return static_cast<Index>(std::ranges::size(of(part, its)));
     });
     return BlockRange(count, [this, layer, of](Index n) {
-      return visit(layer, [&](const auto& part, Index its) { return Block(of(part, its)[n]); });
+      return visit(*this, layer,
+                   [&](const auto& part, Index its) { return Block(of(part, its)[n]); });
     });
   }
 
@@ -148,10 +143,10 @@ class Layered {
   };
 
   // f(store, its layer) with the store that has the layer.
-  template <class F>
-  auto visit(Index layer, F&& f) const {
-    const Place place = places_[static_cast<std::size_t>(layer)];
-    return place.local ? f(local_, place.layer) : f(global_, place.layer);
+  template <class Self, class F>
+  static auto visit(Self& self, Index layer, F&& f) {
+    const Place place = self.places_[static_cast<std::size_t>(layer)];
+    return place.local ? f(self.local_, place.layer) : f(self.global_, place.layer);
   }
 
   Local local_;

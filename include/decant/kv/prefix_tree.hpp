@@ -7,7 +7,7 @@
 //
 //   tokens of prompts = tokens reused + tokens computed, always
 //
-// Depends on  kv/page_pool.hpp, kv/paged.hpp
+// Depends on  kv/{page_pool,paged,prefix}.hpp
 // Source      Zheng et al. 2023, "SGLang" (RadixAttention), arXiv:2312.07104
 // Tested by   tests/kv/prefix_tree_test.cpp
 #pragma once
@@ -17,9 +17,9 @@
 #include <decant/core/types.hpp>
 #include <decant/kv/page_pool.hpp>
 #include <decant/kv/paged.hpp>
+#include <decant/kv/prefix.hpp>
 
 #include <algorithm>
-#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -31,33 +31,6 @@
 #include <vector>
 
 namespace decant::inline v0::kv {
-
-// Whose keys and values: prompts of different models, adapters or tenants share nothing.
-struct PrefixSpace {
-  std::uint64_t model = 0;
-  std::uint64_t adapter = 0;
-  std::uint64_t tenant = 0;
-  friend auto operator<=>(const PrefixSpace&, const PrefixSpace&) = default;
-};
-
-// A hash of some tokens behind others (FNV-1a, by words).
-struct TokenHash {
-  std::uint64_t operator()(std::uint64_t before, std::span<const Token> tokens) const noexcept {
-    std::uint64_t hash = before ^ 14695981039346656037u;
-    for (Token token : tokens) {
-      hash = (hash ^ static_cast<std::uint32_t>(token)) * 1099511628211u;
-    }
-    return hash;
-  }
-};
-
-struct PrefixStatistics {
-  Index prompts = 0;
-  Index hits = 0;  // prompts of which something was reused
-  Index reused_tokens = 0;
-  Index computed_tokens = 0;
-  Index evicted_pages = 0;
-};
 
 // Borrows its pool, which must outlive it; sequences may outlive the tree. A sequence that is kept
 // alive pins its pages. Neither copied nor moved.

@@ -25,7 +25,6 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
-#include <cstdint>
 #include <limits>
 #include <span>
 
@@ -157,18 +156,16 @@ class Ring {
     const Index kept = std::min({kept_panels_, last, first});
     const Index lap = std::max(first, kept_panels_) - kept_panels_;
     const Index wrap = std::min(last, kept_panels_ + round_up(lap + 1, panels_));
-    const std::array<Index, 3> firsts = {0, first, wrap};
-    const std::array<Index, 3> ends = {kept, wrap, last};
-    std::array<std::int8_t, 3> some = {};
-    Index count = 0;
-    for (std::size_t n = 0; n < 3; ++n) {
-      if (firsts[n] < ends[n])
-        some[static_cast<std::size_t>(count++)] = static_cast<std::int8_t>(n);
-    }
-    return BlockRange(count, [this, layer, head, firsts, ends, some](Index at) {
-      const auto n = static_cast<std::size_t>(some[static_cast<std::size_t>(at)]);
-      return block(layer, head, firsts[n], ends[n]);
-    });
+    std::array<Block, 3> blocks;
+    std::size_t count = 0;
+    const auto add = [&](Index from, Index to) {
+      if (from < to) blocks[count++] = block(layer, head, from, to);
+    };
+    add(0, kept);
+    add(first, wrap);
+    add(wrap, last);
+    return BlockRange(static_cast<Index>(count),
+                      [blocks](Index at) { return blocks[static_cast<std::size_t>(at)]; });
   }
 
  private:

@@ -49,16 +49,20 @@ void move_up(const Config& config, const S& from, S& to, const Range& gap, Posit
   }
 }
 
-}  // namespace detail
-
-namespace detail {
-
 template <kv::Store S>
 void check_gap(const Config& config, const S& store, const Range& gap) {
   check(config, store, "model::close_gap");
   expects(config.rope.has_value(), "model::close_gap: positions are learned, and cannot be turned");
   expects(gap.begin >= 0 && gap.begin <= gap.end && gap.end <= store.end(), "model::close_gap: [",
           gap.begin, ", ", gap.end, ") of ", store.end(), " tokens");
+}
+
+template <kv::Store S>
+void close_in_place(const Config& config, S& store, const Range& gap) {
+  if (gap.begin == gap.end) return;
+  const Position end = store.end();
+  move_up(config, store, store, gap, end);
+  store.rewind(end - gap.size());
 }
 
 }  // namespace detail
@@ -73,9 +77,7 @@ void check_gap(const Config& config, const S& store, const Range& gap) {
 template <codec::Codec K, codec::Codec V>
 void close_gap(const Config& config, kv::Contiguous<K, V>& store, const Range& gap) {
   detail::check_gap(config, store, gap);
-  const Position end = store.end();
-  detail::move_up(config, store, store, gap, end);
-  store.rewind(end - gap.size());
+  detail::close_in_place(config, store, gap);
 }
 
 // The same in pages. Those that others see are left alone, and what is behind gap.begin goes into
@@ -85,12 +87,10 @@ void close_gap(const Config& config, kv::Contiguous<K, V>& store, const Range& g
 template <codec::Codec K, codec::Codec V>
 void close_gap(const Config& config, kv::Paged<K, V>& store, const Range& gap) {
   detail::check_gap(config, store, gap);
-  const Position end = store.end();
-  if (gap.begin == gap.end) return;
-  if (!store.shares(gap.begin)) {
-    detail::move_up(config, store, store, gap, end);
-    return store.rewind(end - gap.size());
+  if (gap.begin == gap.end || !store.shares(gap.begin)) {
+    return detail::close_in_place(config, store, gap);
   }
+  const Position end = store.end();
   kv::Paged<K, V> whole = store.fork();
   store.rewind(gap.begin);
   try {

@@ -43,24 +43,19 @@ inline Index widest_input(const Config& config) {
 
 // What rows that see kept tokens beside a window take: queries turned for those, and both results.
 struct KeptBuffers {
-  KeptBuffers(const Config& config, Index step_rows)
-      : KeptBuffers(config.kept_tokens > 0 ? config : Config{},
-                    config.kept_tokens > 0 ? step_rows : 0, rotary_pairs(config)) {}
+  KeptBuffers(const Config& config, Index rows)
+      : queries(checked_product({rows, config.heads, config.key_dim})),
+        attended(checked_product({rows, config.heads, config.value_dim})),
+        log_sum_exp(checked_product(rows, config.heads)),
+        kept_log_sum_exp(checked_product(rows, config.heads)),
+        cosines(static_cast<std::size_t>(rotary_pairs(config))),
+        sines(cosines.size()) {}
 
   Buffer<float> queries;              // [rows][heads][key_dim]
   Buffer<float> attended;             // [rows][heads][value_dim]
   Buffer<float> log_sum_exp;          // [rows][heads], of the window
   Buffer<float> kept_log_sum_exp;     // [rows][heads]
   std::vector<float> cosines, sines;  // [rotary pairs], of the place behind a full window
-
- private:
-  KeptBuffers(const Config& config, Index rows, Index pairs)
-      : queries(checked_product({rows, config.heads, config.key_dim})),
-        attended(checked_product({rows, config.heads, config.value_dim})),
-        log_sum_exp(checked_product(rows, config.heads)),
-        kept_log_sum_exp(checked_product(rows, config.heads)),
-        cosines(static_cast<std::size_t>(pairs)),
-        sines(static_cast<std::size_t>(pairs)) {}
 };
 
 // What flows through a step; the decoder's own.
@@ -73,7 +68,7 @@ struct StepBuffers {
         inner(checked_product(limits.rows, config.up_width())),
         cosines(checked_product(limits.rows, rotary_pairs(config))),
         sines(checked_product(limits.rows, rotary_pairs(config))),
-        kept(config, limits.rows),
+        kept(config, config.kept_tokens > 0 ? limits.rows : 0),
         logits(checked_product(limits.logit_rows, config.vocabulary)),
         tiles(limits.rows, widest_input(config)),
         scratch(config.geometry(), config.heads, threads, limits.sequences, config.max_positions) {

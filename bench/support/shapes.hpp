@@ -1,0 +1,25 @@
+// bench/support/shapes.hpp - models whose speed is asked for.
+//
+// Depends on  model/config.hpp
+#pragma once
+
+#include <decant/model/config.hpp>
+
+namespace decant::bench {
+
+// SmolLM2 with 135 million parameters.
+inline model::Config config_135m() {
+  model::Config config;
+  config.vocabulary = 49152;
+  config.layers = 30;
+  config.width = 576;
+  config.heads = 9;
+  config.kv_heads = 3;
+  config.key_dim = 64;
+  config.value_dim = 64;
+  config.feed_forward = 1536;
+  config.max_positions = 8192;
+  return config;
+}
+
+}  // namespace decant::bench
