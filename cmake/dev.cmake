@@ -21,11 +21,15 @@ target_compile_definitions(decant_dev INTERFACE
 # The big templates, compiled once; who links them here must see instances.hpp first, which
 # decant_precompiled arranges.
 set(instances ${PROJECT_SOURCE_DIR}/tests/instances)
-add_library(decant_instances STATIC
-  ${instances}/f32.cpp ${instances}/bf16.cpp ${instances}/f16.cpp ${instances}/blocks.cpp
-  ${instances}/int8.cpp ${instances}/fp8.cpp)
-target_link_libraries(decant_instances PRIVATE decant_dev)
-target_compile_options(decant_instances PRIVATE $<$<NOT:$<CONFIG:Release>>:-O1>)  # or tests crawl
+function(decant_add_instances name)
+  list(TRANSFORM ARGN REPLACE "(.+)" "${instances}/\\1.cpp" OUTPUT_VARIABLE sources)
+  add_library(${name} STATIC ${sources})
+  target_link_libraries(${name} PRIVATE decant_dev)
+  target_compile_options(${name} PRIVATE $<$<NOT:$<CONFIG:Release>>:-O1>)  # or tests crawl
+endfunction()
+decant_add_instances(decant_instances f32 bf16 f16 blocks)
+decant_add_instances(decant_scaled_instances int8 int4 fp8 pairs)
+target_link_libraries(decant_scaled_instances PRIVATE decant_instances)
 
 # decant_precompiled(prefix [OPTIONS flags...] [LIBRARIES ...] HEADERS ...) makes a library of what
 # some programs have in common, compiled once; decant_program(target prefix) makes a target one of

@@ -18,6 +18,7 @@ set(DECANT_HEADERS
   include/decant/codec/type.hpp
   include/decant/codec/plain.hpp
   include/decant/codec/scaled.hpp
+  include/decant/codec/int4.hpp
   include/decant/codec/block.hpp
   include/decant/kernels/activation.hpp
   include/decant/kernels/block_tile.hpp
@@ -32,6 +33,7 @@ set(DECANT_HEADERS
   include/decant/kv/block.hpp
   include/decant/kv/block_range.hpp
   include/decant/kv/contiguous.hpp
+  include/decant/kv/cells.hpp
   include/decant/kv/geometry.hpp
   include/decant/kv/interchange.hpp
   include/decant/kv/layered.hpp

@@ -39,7 +39,9 @@ void declare(examples::CommandLine& command, Options& options) {
   auto layers = number("--layers", options.layers, "layers of the model");
   auto heads = number("--kv-heads", options.kv_heads, "key and value heads of a layer");
   auto dim = number("--head-dim", options.head_dim, "numbers of a key and of a value");
-  examples::add_type(command, "--dtype", options.store.type, "the format of a number").required();
+  examples::add_formats(command, "--dtype", options.store.formats,
+                        "the format of a number, or those of keys:values")
+      .required();
   examples::add_store_kind(command, options.store);
   number("--tokens", options.tokens, "tokens of a sequence (what the model was made for)");
   number("--batch", options.batch, "sequences (1)");
@@ -84,20 +86,21 @@ Index granule(const examples::StoreOptions& store) {
 }
 
 // What a store of the kind asked for allocates for a sequence. A ring takes one token at a time.
-template <codec::Codec C>
+template <codec::Codec K, codec::Codec V>
 Index allocated(const kv::Geometry& geometry, const examples::StoreOptions& store, Index tokens) {
   if (store.kind == "ring")
-    return kv::Ring<C>::bytes_for(geometry, store.window, 1, store.kept_tokens);
-  return geometry.bytes<C>(round_up(tokens, granule(store)));
+    return kv::Ring<K, V>::bytes_for(geometry, store.window, 1, store.kept_tokens);
+  return geometry.bytes<K, V>(round_up(tokens, granule(store)));
 }
 
-template <codec::Codec C>
+template <codec::Codec K, codec::Codec V>
 Bill bill(const kv::Geometry& geometry, const Options& options) {
   const bool ring = options.store.kind == "ring";
   const auto cost = [&](Index tokens) {
     const Index most = checked_sum(options.store.window, options.store.kept_tokens);
     const Index held = ring ? std::min(tokens, most) : tokens;
-    return Cost{geometry.payload_bytes<C>(held), allocated<C>(geometry, options.store, tokens)};
+    return Cost{geometry.payload_bytes<K, V>(held),
+                allocated<K, V>(geometry, options.store, tokens)};
   };
   const Cost sequence = cost(options.tokens);
   return {.token = cost(1),
@@ -111,7 +114,7 @@ void print_costs(const kv::Geometry& geometry, const Options& options, const Bil
   std::cout << counted(geometry.layers, "layer") << ", "
             << counted(geometry.heads, "key and value head") << ", keys of "
             << grouped(geometry.key_dim) << " and values of " << grouped(geometry.value_dim)
-            << " numbers in " << codec::name(options.store.type) << "\n\n";
+            << " numbers in " << examples::name(options.store.formats) << "\n\n";
   row("", "keys and values", "allocated", "");
   row("bytes per token", grouped(bill.token.numbers), "", "");
   if (options.tokens == 0) return;
@@ -138,8 +141,10 @@ void kv_memory(Options options) {
   expects<examples::UsageError>(options.store.kind != "ring" || options.store.window > 0,
                                 "--store: a ring needs a window; give --window");
   const Bill costs = examples::checked("the sizes", [&] {
-    return codec::visit_cache(options.store.type,
-                              [&]<class C>(C) { return bill<C>(geometry, options); });
+    return codec::visit_cache(options.store.formats.keys, [&]<class K>(K) {
+      return codec::visit_cache(options.store.formats.values,
+                                [&]<class V>(V) { return bill<K, V>(geometry, options); });
+    });
   });
   print_costs(geometry, options, costs);
   if (options.budget > 0) print_budget(options, costs);

@@ -8,11 +8,11 @@
 #include <decant/core/thread_pool.hpp>
 #include <decant/io/mapped_file.hpp>
 #include <decant/io/tokenizer.hpp>
-#include <decant/kv/contiguous.hpp>
 
 #include "support/command_line.hpp"
 #include "support/model.hpp"
 #include "support/options.hpp"
+#include "support/store.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -48,16 +48,19 @@ void declare(examples::CommandLine& command, Options& options) {
 struct Format {
   std::optional<codec::Type> weights;
   Activations activations = Activations::full;
-  codec::Type cache = codec::Type::f32;
+  examples::Formats cache = {};
 };
 
 constexpr Format kFormats[] = {
     {.weights = std::nullopt},
-    {.weights = std::nullopt, .cache = codec::Type::bf16},
-    {.weights = std::nullopt, .cache = codec::Type::f16},
-    {.weights = std::nullopt, .cache = codec::Type::fp8_e4m3},
-    {.weights = std::nullopt, .cache = codec::Type::fp8_e5m2},
-    {.weights = std::nullopt, .cache = codec::Type::int8},
+    {.weights = std::nullopt, .cache = {codec::Type::bf16, codec::Type::bf16}},
+    {.weights = std::nullopt, .cache = {codec::Type::f16, codec::Type::f16}},
+    {.weights = std::nullopt, .cache = {codec::Type::fp8_e4m3, codec::Type::fp8_e4m3}},
+    {.weights = std::nullopt, .cache = {codec::Type::fp8_e5m2, codec::Type::fp8_e5m2}},
+    {.weights = std::nullopt, .cache = {codec::Type::int8, codec::Type::int8}},
+    {.weights = std::nullopt, .cache = {codec::Type::int4, codec::Type::int4}},
+    {.weights = std::nullopt, .cache = {codec::Type::int8, codec::Type::int4}},
+    {.weights = std::nullopt, .cache = {codec::Type::f16, codec::Type::int4}},
     {.weights = codec::Type::bf16},
     {.weights = codec::Type::bf16, .activations = Activations::quantised},
     {.weights = codec::Type::f16},
@@ -79,12 +82,11 @@ std::vector<Token> tokens_of(const Options& options) {
 }
 
 // [tokens][vocabulary], window by window.
-template <codec::Codec C>
+template <kv::Store S>
 std::vector<float> logits_of(const model::Decoder& decoder, std::span<const Token> tokens,
-                             Index window, Executor& threads) {
-  kv::Contiguous<C> store(decoder.config().geometry(), window);
+                             Index window, Executor& threads, S& store) {
   model::Workspace workspace(decoder.config(), {.rows = window, .logit_rows = window}, threads);
-  model::Batch<kv::Contiguous<C>> batch;
+  model::Batch<S> batch;
   std::vector<float> logits;
   for (std::size_t first = 0; first < tokens.size(); first += static_cast<std::size_t>(window)) {
     const auto part = tokens.subspan(
@@ -133,21 +135,22 @@ double largest_difference(std::span<const float> a, std::span<const float> b) {
   return largest;
 }
 
-void print_row(const Format& format, const model::Decoder& decoder, double perplexity,
-               double difference) {
+void print_row(const Format& format, const model::Decoder& decoder, Index token_bytes,
+               double perplexity, double difference) {
   const std::string weights = format.weights ? std::string(name(*format.weights)) : "as stored";
   const bool whole = format.activations == Activations::quantised;
   std::cout << std::left << std::setw(11) << weights << std::setw(13)
-            << (whole ? "quantised" : "full") << std::setw(10) << name(format.cache) << std::right
-            << std::setw(12) << examples::grouped(model::matrix_bytes(decoder.weights()))
-            << std::fixed << std::setprecision(3) << std::setw(13) << perplexity
-            << std::setprecision(4) << std::setw(21) << difference << std::endl;
+            << (whole ? "quantised" : "full") << std::setw(10) << examples::name(format.cache)
+            << std::right << std::setw(12)
+            << examples::grouped(model::matrix_bytes(decoder.weights())) << std::setw(15)
+            << examples::grouped(token_bytes) << std::fixed << std::setprecision(3) << std::setw(13)
+            << perplexity << std::setprecision(4) << std::setw(21) << difference << std::endl;
 }
 
 void compare(const Options& options) {
   const std::vector<Token> tokens = tokens_of(options);
   std::cout << examples::counted(std::ssize(tokens), "token") << " in windows of " << options.window
-            << "\n\nweights    activations  cache     weight bytes   perplexity"
+            << "\n\nweights    activations  cache     weight bytes  bytes a token   perplexity"
             << "  largest logit error\n";
   ThreadPool threads(options.threads);
   std::vector<float> reference;
@@ -159,11 +162,16 @@ void compare(const Options& options) {
           options.model, {.weights = format.weights, .activations = format.activations});
       decoder.emplace(std::move(checkpoint.config), std::move(checkpoint.weights));
     }
-    const std::vector<float> logits = codec::visit_cache(format.cache, [&]<class C>(C) {
-      return logits_of<C>(*decoder, tokens, options.window, threads);
-    });
+    Index token_bytes = 0;
+    const std::vector<float> logits = examples::with_store(
+        {.formats = format.cache}, decoder->config(), options.window, options.window,
+        [&]<kv::Store S>(S& store) {
+          token_bytes =
+              store.geometry().template payload_bytes<typename S::Keys, typename S::Values>(1);
+          return logits_of(*decoder, tokens, options.window, threads, store);
+        });
     if (reference.empty()) reference = logits;
-    print_row(format, *decoder, perplexity(logits, tokens, options.window),
+    print_row(format, *decoder, token_bytes, perplexity(logits, tokens, options.window),
               largest_difference(logits, reference));
   }
 }

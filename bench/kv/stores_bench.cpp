@@ -124,6 +124,7 @@ void pages(benchmark::internal::Benchmark* list) {
   }
 }
 BENCHMARK(decode_contiguous<codec::Int8>)->Apply(contexts);
+BENCHMARK(decode_contiguous<codec::Int4>)->Apply(contexts);
 BENCHMARK(decode_contiguous<codec::FP8E4M3>)->Apply(contexts);
 BENCHMARK(decode_contiguous<codec::FP8E5M2>)->Apply(contexts);
 BENCHMARK(decode_paged<BF16>)->Apply(pages);

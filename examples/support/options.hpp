@@ -1,16 +1,17 @@
 // examples/support/options.hpp - options that several examples share, and numbers as text.
 //
-// Depends on  codec/plain.hpp, core/types.hpp, support/command_line.hpp
+// Depends on  codec/type.hpp, core/types.hpp, support/command_line.hpp
 // Tested by   tests/examples/refusals.cmake
 #pragma once
 
-#include <decant/codec/plain.hpp>
+#include <decant/codec/type.hpp>
 #include <decant/core/types.hpp>
 
 #include "support/command_line.hpp"
 
 #include <algorithm>
 #include <charconv>
+#include <cstddef>
 #include <limits>
 #include <optional>
 #include <sstream>
@@ -102,15 +103,46 @@ inline std::optional<decant::codec::Type> parse_type(std::string_view name) {
 }
 
 // A format that a cache may have.
+inline constexpr const char* kCacheTypes = "f32|bf16|f16|fp8_e4m3|fp8_e5m2|int8|int4";
+
+inline std::optional<decant::codec::Type> parse_cache_type(std::string_view name) {
+  const auto type = parse_type(name);
+  return type && !decant::codec::is_block(*type) ? type : std::nullopt;
+}
+
 inline CommandLine::Option add_type(CommandLine& command, const std::string& name,
                                     decant::codec::Type& type, const std::string& about) {
-  constexpr const char* kForm = "f32|bf16|f16|fp8_e4m3|fp8_e5m2|int8";
-  return command.add(name, kForm, about, [&type](const std::string& text) {
-    const auto parsed = parse_type(text);
-    if (!parsed || decant::codec::is_block(*parsed)) {
-      return sentence("\"", text, "\" is not f32, bf16, f16, fp8_e4m3, fp8_e5m2 or int8");
-    }
+  return command.add(name, kCacheTypes, about, [&type](const std::string& text) {
+    const auto parsed = parse_cache_type(text);
+    if (!parsed) return sentence("\"", text, "\" is not one of ", kCacheTypes);
     type = *parsed;
+    return std::string();
+  });
+}
+
+// The formats of keys and values.
+struct Formats {
+  decant::codec::Type keys = decant::codec::Type::f32;
+  decant::codec::Type values = decant::codec::Type::f32;
+};
+
+inline std::string name(const Formats& formats) {
+  const std::string keys(decant::codec::name(formats.keys));
+  return formats.keys == formats.values ? keys
+                                        : sentence(keys, ":", decant::codec::name(formats.values));
+}
+
+// One format for both, or two as int8:f16.
+inline CommandLine::Option add_formats(CommandLine& command, const std::string& option,
+                                       Formats& formats, const std::string& about) {
+  return command.add(option, kCacheTypes, about, [&formats](const std::string& text) {
+    const std::size_t colon = std::min(text.find(':'), text.size());
+    const auto keys = parse_cache_type(text.substr(0, colon));
+    const auto values = colon < text.size() ? parse_cache_type(text.substr(colon + 1)) : keys;
+    if (!keys || !values) {
+      return sentence("\"", text, "\" is not one of ", kCacheTypes, ", nor two as int8:f16");
+    }
+    formats = {*keys, *values};
     return std::string();
   });
 }

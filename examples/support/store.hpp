@@ -20,13 +20,13 @@ namespace examples {
 
 struct StoreOptions {
   std::string kind = "contiguous";
-  decant::codec::Type type = decant::codec::Type::f32;
+  Formats formats;
   Index page_tokens = 64;
   Index window = 0;
   Index kept_tokens = 0;
 };
 
-// The kind of store and its sizes; the type of numbers is add_type()'s.
+// The kind of store and its sizes; the formats of numbers are add_formats()'s.
 inline void add_store_kind(CommandLine& command, StoreOptions& options) {
   command.add("--store", "contiguous|paged|ring", "where keys and values are kept (contiguous)",
               [&options](const std::string& text) {
@@ -50,7 +50,8 @@ inline void add_store_kind(CommandLine& command, StoreOptions& options) {
 
 inline void add_store_options(CommandLine& command, StoreOptions& options) {
   add_store_kind(command, options);
-  add_type(command, "--cache-type", options.type, "numbers of the cache (f32)");
+  add_formats(command, "--cache-type", options.formats,
+              "numbers of the cache, or of keys:values (f32)");
 }
 
 // The model with the window asked for in the place of its own.
@@ -65,12 +66,39 @@ inline void set_window(const StoreOptions& options, decant::model::Config& confi
                               "--store: a ring needs a window in every layer; give --window");
 }
 
+// f(key codec, value codec) where keys have more bits than values, or the other way round: the
+// pairs that a contiguous store was compiled for. Any pair compiles; each costs a second of the
+// compiler.
+template <class F>
+decltype(auto) with_pair(const Formats& formats, F&& f) {
+  namespace codec = decant::codec;
+  using codec::Type;
+  const auto is = [&](Type keys, Type values) {
+    return formats.keys == keys && formats.values == values;
+  };
+  if (is(Type::f16, Type::int8)) return f(codec::F16{}, codec::Int8{});
+  if (is(Type::f16, Type::int4)) return f(codec::F16{}, codec::Int4{});
+  if (is(Type::int8, Type::f16)) return f(codec::Int8{}, codec::F16{});
+  decant::expects<UsageError>(is(Type::int8, Type::int4), "--cache-type: ", name(formats),
+                              " is none of the pairs f16:int8, f16:int4, int8:f16 and int8:int4");
+  return f(codec::Int8{}, codec::Int4{});
+}
+
 // f(store) with a store for a sequence of `capacity` tokens that come `chunk` at a time at most.
 template <class F>
 decltype(auto) with_store(const StoreOptions& options, const decant::model::Config& config,
                           Index capacity, Index chunk, F&& f) {
   namespace kv = decant::kv;
-  return decant::codec::visit_cache(options.type, [&]<class C>(C) {
+  if (options.formats.keys != options.formats.values) {
+    decant::expects<UsageError>(options.kind == "contiguous",
+                                "--cache-type: ", name(options.formats),
+                                " is for a contiguous store");
+    return with_pair(options.formats, [&]<class K, class V>(K, V) {
+      kv::Contiguous<K, V> store(config.geometry(), capacity);
+      return f(store);
+    });
+  }
+  return decant::codec::visit_cache(options.formats.keys, [&]<class C>(C) {
     const kv::Geometry geometry = config.geometry();
     if (options.kind == "paged") {
       kv::PagePool<C> pool(geometry, decant::ceil_div(capacity, options.page_tokens),

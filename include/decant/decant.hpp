@@ -16,6 +16,7 @@
 #include <decant/attention/value_tile.hpp>
 #include <decant/codec/block.hpp>
 #include <decant/codec/concept.hpp>
+#include <decant/codec/int4.hpp>
 #include <decant/codec/plain.hpp>
 #include <decant/codec/scaled.hpp>
 #include <decant/codec/type.hpp>
@@ -47,6 +48,7 @@
 #include <decant/kernels/tile.hpp>
 #include <decant/kv/block.hpp>
 #include <decant/kv/block_range.hpp>
+#include <decant/kv/cells.hpp>
 #include <decant/kv/contiguous.hpp>
 #include <decant/kv/geometry.hpp>
 #include <decant/kv/interchange.hpp>

@@ -8,6 +8,7 @@
 #include "law/executors.hpp"
 #include "reference/attention.hpp"
 
+#include <decant/codec/scaled.hpp>
 #include <decant/core/thread_pool.hpp>
 
 #include <gtest/gtest.h>
@@ -26,13 +27,19 @@ using attention::Causal;
 using reference::Matrix;
 using trial::noisy_rows;
 
-// The numbers as a store of codec C gives them back.
+// What a store gives back, in the place of what was put.
 template <codec::Codec C>
-Matrix stored(Matrix numbers) {
-  for (double& cell : numbers.cells) {
-    cell = static_cast<double>(C::load(C::store(static_cast<float>(cell))));
+void read_back(const kv::Contiguous<C>& store, Matrix& keys, Matrix& values) {
+  const kv::Geometry& geometry = store.geometry();
+  std::vector<float> key(static_cast<std::size_t>(geometry.key_dim));
+  std::vector<float> value(static_cast<std::size_t>(geometry.value_dim));
+  for (Index row = 0; row < keys.rows; ++row) {
+    for (Index head = 0; head < geometry.heads; ++head) {
+      store.get(0, head, row, key, value);
+      std::ranges::copy(key, keys.row(row).begin() + head * geometry.key_dim);
+      std::ranges::copy(value, values.row(row).begin() + head * geometry.value_dim);
+    }
   }
-  return numbers;
 }
 
 struct Shape {
@@ -50,9 +57,11 @@ struct Case {
         past(past_keys),
         rows(row_count),
         queries(noisy_rows(rows, shape.heads * shape.key_dim, 1)),
-        keys(stored<C>(noisy_rows(past + rows, shape.kv_heads * shape.key_dim, 2))),
-        values(stored<C>(noisy_rows(past + rows, shape.kv_heads * shape.value_dim, 3))),
-        store(trial::store_of<C>(shape.kv_heads, keys, values, past + rows + 35)) {}
+        keys(noisy_rows(past + rows, shape.kv_heads * shape.key_dim, 2)),
+        values(noisy_rows(past + rows, shape.kv_heads * shape.value_dim, 3)),
+        store(trial::store_of<C>(shape.kv_heads, keys, values, past + rows + 35)) {
+    read_back(store, keys, values);
+  }
 
   reference::Attention twin() const {
     return {.heads = shape.heads,
@@ -102,11 +111,12 @@ struct Case {
 };
 
 template <class C>
-class Attend : public testing::Test {};
-using Codecs = testing::Types<codec::F32, codec::BF16, codec::F16>;
-TYPED_TEST_SUITE(Attend, Codecs);
+class AttendTwin : public testing::Test {};
+using AllCodecs = testing::Types<codec::F32, codec::BF16, codec::F16, codec::Int8, codec::Int4,
+                                 codec::FP8E4M3, codec::FP8E5M2>;
+TYPED_TEST_SUITE(AttendTwin, AllCodecs);
 
-TYPED_TEST(Attend, MatchesTheTwinForEveryGroupSize) {
+TYPED_TEST(AttendTwin, MatchesTheTwinForEveryGroupSize) {
   for (Index group : {1, 2, 3, 5, 6, 7, 8, 9, 32, 64, 71}) {
     for (Index kv_heads : {1, 2}) {
       SCOPED_TRACE(testing::Message() << group << " query heads to each of " << kv_heads);
@@ -117,7 +127,7 @@ TYPED_TEST(Attend, MatchesTheTwinForEveryGroupSize) {
   }
 }
 
-TYPED_TEST(Attend, MatchesTheTwinForEverySizeOfHead) {
+TYPED_TEST(AttendTwin, MatchesTheTwinForEverySizeOfHead) {
   for (Index key_dim : {1, 2, 3, 7, 16, 17, 33, 64, 65}) {
     for (Index value_dim : {1, 5, 15, 16, 17, 33, 64, 65, 81}) {
       SCOPED_TRACE(testing::Message() << "keys of " << key_dim << ", values of " << value_dim);
@@ -126,7 +136,7 @@ TYPED_TEST(Attend, MatchesTheTwinForEverySizeOfHead) {
   }
 }
 
-TYPED_TEST(Attend, MatchesTheTwinAroundPanelsTilesAndSegments) {
+TYPED_TEST(AttendTwin, MatchesTheTwinAroundPanelsTilesAndSegments) {
   for (Index keys : {1, 2, 15, 16, 17, 31, 33, 63, 64, 65, 127, 129, 1023, 1024, 1025, 2049}) {
     for (Index rows : {1, 2, 6, 7, 33, 65}) {
       if (rows > keys) continue;
@@ -137,7 +147,7 @@ TYPED_TEST(Attend, MatchesTheTwinAroundPanelsTilesAndSegments) {
   }
 }
 
-TYPED_TEST(Attend, MatchesTheTwinForEveryWindow) {
+TYPED_TEST(AttendTwin, MatchesTheTwinForEveryWindow) {
   for (Position window : {1, 2, 15, 16, 17, 63, 64, 65, 1023, 1024, 1025}) {
     for (Index rows : {1, 3, 70}) {
       for (Index past : {0, 70, 1030}) {
@@ -153,6 +163,11 @@ TYPED_TEST(Attend, MatchesTheTwinForEveryWindow) {
 }
 
 // Scores and masks do not know how keys are stored: one format is enough.
+template <class C>
+class Attend : public testing::Test {};
+using Codecs = testing::Types<codec::F32, codec::BF16, codec::F16>;
+TYPED_TEST_SUITE(Attend, Codecs);
+
 TEST(AttendOtherwise, MatchesTheTwinWithSoftCaps) {
   for (float cap : {0.5f, 30.0f}) {
     const Case<codec::F32> trial({}, 90, 8);

@@ -28,6 +28,7 @@ double first_weight() {
 
 TEST(ScaledCache, LosesWhatIsSmallBesideOneLargeNumberOfItsRow) {
   EXPECT_EQ(first_weight<codec::Int8>(), 0.5);  // a step of 100 / 127 rounds both to zero
+  EXPECT_EQ(first_weight<codec::Int4>(), 0.5);  // and so does one of 100 / 7
   EXPECT_NEAR(first_weight<codec::F32>(), 0.742817, 1e-5);
   EXPECT_NEAR(first_weight<codec::BF16>(), 0.742817, 0.02);
   EXPECT_NEAR(first_weight<codec::F16>(), 0.742817, 1e-3);

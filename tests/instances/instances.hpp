@@ -22,11 +22,26 @@
   Keyword void model::Decoder::step(model::Batch<Store>&, model::Workspace&) const;        \
   }
 
-// Every kind of store, with keys and values in the format `Codec`.
-#define DECANT_CACHE_INSTANCES(Keyword, Codec)           \
-  DECANT_STORE_INSTANCES(Keyword, kv::Contiguous<Codec>) \
-  DECANT_STORE_INSTANCES(Keyword, kv::Paged<Codec>)      \
+// Every kind of store, with keys and values in the format `Codec`; any other pays for what is not
+// in a tile of attention.
+#define DECANT_CACHE_INSTANCES(Keyword, Codec)                                                \
+  namespace decant::inline v0 {                                                               \
+  Keyword void attention::detail::visit_tile(const attention::detail::QueryBlock&,            \
+                                             const attention::detail::KeyTile<Codec, Codec>&, \
+                                             const Range&, const attention::Causal&,          \
+                                             const attention::Plain&,                         \
+                                             const attention::Scratch::Worker&);              \
+  }                                                                                           \
+  DECANT_STORE_INSTANCES(Keyword, kv::Contiguous<Codec>)                                      \
+  DECANT_STORE_INSTANCES(Keyword, kv::Paged<Codec>)                                           \
   DECANT_STORE_INSTANCES(Keyword, kv::Ring<Codec>)
+
+// Keys and values in formats of their own, in a contiguous store alone.
+#define DECANT_PAIR_INSTANCES(Keyword, Keys, Values)               \
+  namespace decant::trial {                                        \
+  using Keys##Values = kv::Contiguous<codec::Keys, codec::Values>; \
+  }                                                                \
+  DECANT_STORE_INSTANCES(Keyword, trial::Keys##Values)
 
 // And products by weights in that format.
 #define DECANT_INSTANCES(Keyword, Codec)                                                 \
@@ -49,5 +64,10 @@ DECANT_INSTANCES(extern template, codec::F32)
 DECANT_INSTANCES(extern template, codec::BF16)
 DECANT_INSTANCES(extern template, codec::F16)
 DECANT_CACHE_INSTANCES(extern template, codec::Int8)
+DECANT_CACHE_INSTANCES(extern template, codec::Int4)
 DECANT_CACHE_INSTANCES(extern template, codec::FP8E4M3)
+DECANT_PAIR_INSTANCES(extern template, F16, Int8)
+DECANT_PAIR_INSTANCES(extern template, F16, Int4)
+DECANT_PAIR_INSTANCES(extern template, Int8, F16)
+DECANT_PAIR_INSTANCES(extern template, Int8, Int4)
 DECANT_CACHE_INSTANCES(extern template, codec::FP8E5M2)

@@ -115,11 +115,11 @@ TYPED_TEST(ContiguousStore, HandsOutPanelsInTheLayoutOfItsGeometry) {
         const Index token = at % 16;
         const std::byte* panel = blocks[0].panel(at);
         for (Index k = 0; k < kGeometry.key_dim; ++k) {
-          ASSERT_EQ(C::load(layout.keys(panel)[(k / p * 16 + token) * p + k % p]),
+          ASSERT_EQ(C::load(layout.keys().cells(panel)[(k / p * 16 + token) * p + k % p]),
                     row.key[static_cast<std::size_t>(k)]);
         }
         for (Index d = 0; d < kGeometry.value_dim; ++d) {
-          ASSERT_EQ(C::load(layout.values(panel)[(token / p * lanes + d) * p + token % p]),
+          ASSERT_EQ(C::load(layout.values().cells(panel)[(token / p * lanes + d) * p + token % p]),
                     row.value[static_cast<std::size_t>(d)]);
         }
       }

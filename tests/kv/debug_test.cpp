@@ -23,6 +23,7 @@ using codec::F16;
 using codec::F32;
 using codec::FP8E4M3;
 using codec::FP8E5M2;
+using codec::Int4;
 using codec::Int8;
 using trial::kStoreGeometry;
 
@@ -69,7 +70,7 @@ class DebugStores : public testing::Test {
     EXPECT_TRUE(trial::holds(store, ids(9)));
   }
 };
-using DebugCodecs = testing::Types<F32, BF16, F16, Int8, FP8E4M3, FP8E5M2>;
+using DebugCodecs = testing::Types<F32, BF16, F16, Int8, Int4, FP8E4M3, FP8E5M2>;
 TYPED_TEST_SUITE(DebugStores, DebugCodecs);
 
 TYPED_TEST(DebugStores, HoldNoNumberWhereNoRowWasPut) {

@@ -17,6 +17,7 @@ using codec::BF16;
 using codec::F16;
 using codec::F32;
 using codec::FP8E4M3;
+using codec::Int4;
 using codec::Int8;
 using kv::Geometry;
 
@@ -54,6 +55,10 @@ static_assert(kOdd.panel_bytes<BF16>() == 40 * 16 * 2);
 static_assert(kOdd.panel_bytes<F32, BF16>() == 7 * 16 * 4 + 32 * 16 * 2);
 static_assert(kOdd.panel_bytes<Int8>() == 39 * 16 + 2 * 16 * 4);  // a scale a key, and a value
 static_assert(kOdd.panel_bytes<Int8, F16>() == 7 * 16 + 32 * 16 * 2 + 16 * 4);
+static_assert(kOdd.panel_bytes<Int4>() == (4 + 16) * 16 + 2 * 16 * 4);       // two numbers a byte
+static_assert(kLlama70B.bytes<Int4>(16) == 80 * 8 * 16 * 2 * (64 + 4 * 4));  // a scale for 32
+static_assert(kLlama70B.payload_bytes<Int4>(1) == 80 * 8 * 2 * (64 + 4 * 4));
+static_assert(kOdd.payload_bytes<Int4>(1) == 3 * 5 * (4 + 4 + 16 + 4));
 static_assert(kLlama70B.bytes<FP8E4M3>(16) == 80 * 8 * 16 * (128 + 4 + 128 + 4));
 static_assert(kOdd.bytes<F32>(33) == 3 * 5 * 3 * 39 * 16 * 4);
 static_assert(kOdd.bytes<BF16>(33) == 3 * 5 * 3 * 40 * 16 * 2);

@@ -8,6 +8,8 @@
 #include <decant/codec/scaled.hpp>
 #include <decant/kv/block.hpp>
 
+#include <algorithm>
+#include <cstddef>
 #include <span>
 #include <vector>
 
@@ -35,11 +37,19 @@ inline StoredRow row_of(Index id, Index layer, Index head) {
   return {noisy(kStoreGeometry.key_dim, 2 * seed), noisy(kStoreGeometry.value_dim, 2 * seed + 1)};
 }
 
-// What a row becomes in a store: rounded, and its scale with it.
+// What a row becomes in a store: rounded, and its scales with it.
 template <codec::Codec C>
 std::vector<float> stored(std::vector<float> numbers) {
-  const float scale = codec::scale_of<C>(numbers);
-  for (float& number : numbers) number = C::load(C::store(number * (1.0f / scale))) * scale;
+  const std::size_t group = C::kGroup > 0 ? std::size_t{C::kGroup} : numbers.size();
+  for (std::size_t begin = 0; begin < numbers.size(); begin += group) {
+    const std::span some =
+        std::span(numbers).subspan(begin, std::min(group, numbers.size() - begin));
+    const float scale = codec::scale_of<C>(some);
+    for (float& number : some) {
+      number = codec::load<C>(codec::store<C>([&](Index) { return number * (1.0f / scale); }), 0) *
+               scale;
+    }
+  }
   return numbers;
 }
 

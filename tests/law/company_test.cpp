@@ -1,6 +1,7 @@
 // tests/law/company_test.cpp - neighbours, threads, rejected drafts and used memory change no bit.
 #include "law/executors.hpp"
 #include "law/models.hpp"
+#include "law/sharing.hpp"
 
 #include <decant/core/thread_pool.hpp>
 
@@ -250,6 +251,10 @@ TYPED_TEST(Company, OfAUsedWorkspaceChangesNoBit) {
       at += count;
     }
   }
+}
+
+TYPED_TEST(Company, OfSequencesThatSharePagesChangesNoBit) {
+  trial::expect_undisturbed_in_one_step<TypeParam>();
 }
 
 }  // namespace

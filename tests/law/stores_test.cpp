@@ -1,12 +1,11 @@
 // tests/law/stores_test.cpp - whatever store holds them, the same keys and values give the same
 // bits: in pages of any size, forked, rewound, and beside the sequences they share pages with.
 #include "law/models.hpp"
+#include "law/sharing.hpp"
 
 #include <decant/codec/scaled.hpp>
-#include <decant/core/thread_pool.hpp>
 #include <decant/kv/layered.hpp>
 #include <decant/kv/paged.hpp>
-#include <decant/kv/prefix_tree.hpp>
 #include <decant/kv/ring.hpp>
 
 #include <gtest/gtest.h>
@@ -20,36 +19,14 @@
 namespace {
 
 using namespace decant;
+using trial::feed;
+using trial::last;
 using trial::Rows;
-
-// Feeds tokens to a store in chunks and gives the logits of all.
-template <kv::Store S>
-Rows feed(const model::Decoder& decoder, S& store, std::span<const Token> tokens, Index chunk) {
-  model::Workspace workspace(decoder.config(), {.rows = chunk, .logit_rows = chunk});
-  model::Batch<S> batch;
-  Rows rows;
-  for (std::size_t at = 0; at < tokens.size(); at += static_cast<std::size_t>(chunk)) {
-    batch.clear();
-    batch.add(store,
-              tokens.subspan(at, std::min(static_cast<std::size_t>(chunk), tokens.size() - at)),
-              model::Logits::all);
-    decoder.step(batch, workspace);
-    for (Index i = 0; i < batch.logit_rows(); ++i) {
-      const auto logits = workspace.logits(i);
-      rows.emplace_back(logits.begin(), logits.end());
-    }
-  }
-  return rows;
-}
-
-Rows last(const Rows& rows, std::size_t count) {
-  return Rows(rows.end() - static_cast<long>(count), rows.end());
-}
 
 template <class C>
 class Stores : public testing::Test {};
-using CacheCodecs = testing::Types<codec::F32, codec::BF16, codec::F16, codec::Int8, codec::FP8E4M3,
-                                   codec::FP8E5M2>;
+using CacheCodecs = testing::Types<codec::F32, codec::BF16, codec::F16, codec::Int8, codec::Int4,
+                                   codec::FP8E4M3, codec::FP8E5M2>;
 TYPED_TEST_SUITE(Stores, CacheCodecs);
 
 TYPED_TEST(Stores, GiveTheBitsOfAContiguousOneInPagesOfAnySize) {
@@ -106,40 +83,8 @@ TYPED_TEST(Stores, GiveTheBitsOfAnUndisturbedOneAfterForksAndRewinds) {
                        (store.rewind(89), feed(decoder, store, std::span(one).subspan(89), 1))));
 }
 
-// Origin, fork and a sequence of the tree in one step, on one thread and on three.
 TYPED_TEST(Stores, GiveTheBitsOfAnUndisturbedOneInOneStepWithThoseTheyShareWith) {
-  const trial::Family family = trial::llama();
-  const model::Decoder decoder = trial::decoder_of(family);
-  const auto one = trial::random_tokens(family.config, 70, 8);
-  auto other = one;
-  other.back() = (other.back() + 1) % static_cast<Token>(family.config.vocabulary);
-  const auto expected = [&](const std::vector<Token>& tokens) {
-    kv::Contiguous<TypeParam> alone(family.config.geometry(), 70);
-    return last(feed(decoder, alone, tokens, 70), 1);
-  };
-  const Rows alone_one = expected(one);
-  const Rows alone_other = expected(other);
-  for (Index count : {1, 3}) {
-    ThreadPool threads(count);
-    kv::PagePool<TypeParam> pool(family.config.geometry(), 12, 32);
-    kv::PrefixTree<TypeParam> tree(pool);
-    kv::Paged<TypeParam> origin(pool);
-    feed(decoder, origin, std::span(one).first(69), 69);
-    tree.insert({}, std::span(one).first(69), origin);
-    kv::Paged<TypeParam> fork = origin.fork();
-    kv::Paged<TypeParam> found = tree.match({}, one);
-    ASSERT_EQ(found.end(), 64);
-    model::Workspace workspace(decoder.config(), {.rows = 9, .logit_rows = 3, .sequences = 3},
-                               threads);
-    model::Batch<kv::Paged<TypeParam>> batch;
-    batch.add(origin, std::span(one).last(1));
-    batch.add(found, std::span(one).last(6));
-    batch.add(fork, std::span(other).last(1));
-    decoder.step(batch, workspace);
-    EXPECT_TRUE(trial::same_bits(alone_one[0], workspace.logits(0)));
-    EXPECT_TRUE(trial::same_bits(alone_one[0], workspace.logits(1)));
-    EXPECT_TRUE(trial::same_bits(alone_other[0], workspace.logits(2)));
-  }
+  trial::expect_undisturbed_in_one_step<TypeParam>();
 }
 
 // Two layers with windows of 65 and 97, so that a ring of 97 is what both need.

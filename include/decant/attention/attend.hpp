@@ -38,17 +38,19 @@ namespace decant::inline v0::attention {
 
 namespace detail {
 
-inline QueryBlock query_block(const Problem& problem, const kv::Geometry& geometry, Index sequence,
-                              Position first, Index head, Range rows) {
+template <kv::Store S>
+QueryBlock query_block(const Sequence<S>& sequence, Index index, const Problem& problem, Index head,
+                       Range rows) {
+  const kv::Geometry& geometry = sequence.store->geometry();
   const Index group = group_size(problem.heads, geometry);
-  return {.sequence = sequence,
+  return {.sequence = index,
           .row = rows.begin,
-          .first = first + rows.begin,
+          .first = sequence.first + rows.begin,
           .head = head * group,
           .group = group,
           .count = rows.size() * group,
           .key_dim = geometry.key_dim,
-          .value_lanes = round_up(geometry.value_dim, kLanes)};
+          .value_lanes = kv::ValueCells<typename S::Values>{geometry.value_dim}.lanes()};
 }
 
 // The block's queries, scaled, as the tiles of kernels/row_tiles.hpp.
@@ -135,7 +137,7 @@ void attend_split(const Sequence<S>& sequence, Index index, const Problem& probl
                   const F& transform, Scratch& scratch, Executor& executor) {
   const kv::Geometry& geometry = sequence.store->geometry();
   const auto block_of = [&](Index head) {
-    return query_block(problem, geometry, index, sequence.first, head, {0, 1});
+    return query_block(sequence, index, problem, head, {0, 1});
   };
   const Range visible = visible_to(block_of(0), mask);
   const Index first = segments_of(visible).begin;
@@ -240,11 +242,10 @@ void attend(std::span<const Sequence<S>> sequences, const Problem& problem, cons
     const Index rows = block_rows(group_size(problem.heads, geometry));
     const Index within = item - *(after - 1);
     const Index first = within / geometry.heads * rows;
-    detail::attend_block(
-        sequence, problem,
-        detail::query_block(problem, geometry, index, sequence.first, within % geometry.heads,
-                            {first, std::min(first + rows, sequence.rows)}),
-        mask, transform, scratch.worker(worker));
+    detail::attend_block(sequence, problem,
+                         detail::query_block(sequence, index, problem, within % geometry.heads,
+                                             {first, std::min(first + rows, sequence.rows)}),
+                         mask, transform, scratch.worker(worker));
   });
 }
 

@@ -28,6 +28,11 @@ namespace decant::inline v0::attention::detail {
 
 inline constexpr Index kPanelsPerTile = kTileKeys / kv::kPanelTokens;
 
+// Whether a row has one scale, which multiplies a score or a weight; those of groups multiply
+// numbers as they are widened.
+template <codec::Codec C>
+inline constexpr bool kRowScale = C::kScaled&& C::kGroup == 0;
+
 // Queries of consecutive rows and of the query heads that share one key head: query q is row
 // q / group, head q % group.
 struct QueryBlock {
@@ -45,7 +50,7 @@ struct QueryBlock {
   Index value_lanes = 0;
 };
 
-// The panels of one tile, and how far it goes.
+// The panels of one tile and their scales, [scales of a row][16], and how far it goes.
 template <codec::Codec K, codec::Codec V>
 struct KeyTile {
   Position first = 0;
@@ -76,13 +81,14 @@ void score_tile(const float* queries, const QueryBlock& block, const KeyTile<K, 
     if (panels == Range{0, kPanelsPerTile}) {
       const typename K::Cell* four[] = {tile.keys[0], tile.keys[1], tile.keys[2], tile.keys[3]};
       return kernels::multiply_tile<K, R, 4>(queries, four, block.key_dim, scores, kTileKeys,
-                                             kernels::Begin::zero, ahead);
+                                             kernels::Begin::zero, ahead, tile.key_scales.data());
     }
   }
   for (Index panel = panels.begin; panel < panels.end; ++panel) {
     const typename K::Cell* one[] = {tile.keys[static_cast<std::size_t>(panel)]};
     kernels::multiply_tile<K, R, 1>(queries, one, block.key_dim, scores + panel * kv::kPanelTokens,
-                                    kTileKeys, kernels::Begin::zero, ahead);
+                                    kTileKeys, kernels::Begin::zero, ahead,
+                                    &tile.key_scales[static_cast<std::size_t>(panel)]);
   }
 }
 
@@ -97,7 +103,7 @@ float finish_scores(float* scores, const Range& keys, const KeyTile<K, V>& tile,
     place.first_key = tile.first + start;
     place.keys = std::min(kLanes, keys.end - start);
     Lanes score = load(scores + start);
-    if constexpr (K::kScaled) {
+    if constexpr (kRowScale<K>) {
       score = score * load(tile.key_scales[static_cast<std::size_t>(panel)]);
     }
     score = transform(score, place);
@@ -127,7 +133,7 @@ Lanes weigh(float* scores, const Range& keys, const KeyTile<K, V>& tile, float m
     float* at = scores + panel * kv::kPanelTokens;
     const Lanes weight = exp(load(at) - broadcast(maximum));
     added = added + weight;
-    if constexpr (V::kScaled) {
+    if constexpr (kRowScale<V>) {
       store(at, weight * load(tile.value_scales[static_cast<std::size_t>(panel)]));
     } else {
       store(at, weight);

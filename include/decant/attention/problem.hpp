@@ -88,7 +88,7 @@ class Scratch {
       : geometry_(geometry),
         heads_(heads),
         threads_(threads),
-        value_lanes_(round_up(geometry.value_dim, kLanes)),
+        value_lanes_(round_up(geometry.value_dim, kLanes * codec::kLargestPack)),
         group_(checked_group(geometry, heads, threads)),
         queries_(checked_product(block_rows(group_), group_)),
         worker_floats_(checked_product(queries_, checked_sum(round_up(geometry.key_dim, kLanes),

@@ -61,7 +61,8 @@ void add_queries(const QueryBlock& block, Index query, const KeyTile<K, V>& tile
   };
   const auto alone = [&](Index q, const Range& tokens) {
     if (tokens.empty()) return;
-    add_values<V, 1, D>(sums_from(q), tile.values.data(), tokens, dim, ahead);
+    add_values<V, 1, D>(sums_from(q), tile.values.data(), tile.value_scales.data(), tokens, dim,
+                        ahead);
   };
   Range common = {0, kTileKeys};
   for (Index q = query; q < query + R; ++q) {
@@ -73,7 +74,8 @@ void add_queries(const QueryBlock& block, Index query, const KeyTile<K, V>& tile
     return;
   }
   for (Index q = query; q < query + R; ++q) alone(q, {worker.keys[q].begin, common.begin});
-  add_values<V, R, D>(sums_from(query), tile.values.data(), common, dim, ahead);
+  add_values<V, R, D>(sums_from(query), tile.values.data(), tile.value_scales.data(), common, dim,
+                      ahead);
   for (Index q = query; q < query + R; ++q) alone(q, {common.end, worker.keys[q].end});
 }
 
@@ -184,10 +186,10 @@ void attend_segment(const QueryBlock& block, const S& store, Index layer, const 
       if (position >= held.end()) held = *next++;
       const std::byte* cells = held.panel(position);
       const auto slot = static_cast<std::size_t>(panel);
-      tile.keys[slot] = layout.keys(cells);
-      tile.values[slot] = layout.values(cells);
-      tile.key_scales[slot] = layout.key_scales(cells);
-      tile.value_scales[slot] = layout.value_scales(cells);
+      tile.keys[slot] = layout.keys().cells(cells);
+      tile.values[slot] = layout.values().cells(cells);
+      tile.key_scales[slot] = layout.keys().scales(cells);
+      tile.value_scales[slot] = layout.values().scales(cells);
       if (tile.start == nullptr) tile.start = cells;
     }
     visit_tile(block, tile, segment, mask, transform, worker);

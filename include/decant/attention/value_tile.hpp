@@ -25,19 +25,40 @@ namespace decant::inline v0::attention::detail {
 struct ValueSums {
   const float* weights = nullptr;
   float* sums = nullptr;
-  Index lanes = 0;  // value_dim rounded up to 16
+  Index lanes = 0;  // value_dim rounded up to runs of 16 * kPack
 };
+
+// The values of D runs of 16 dimensions of one token.
+//
+// Shape    cells hold the run of `dim`, number I of their interleave; scales are those of the
+//          token's panel, [groups][16], where the codec has groups
+template <codec::Codec C, int I, int D>
+DECANT_ALWAYS_INLINE void widen_values(Lanes (&values)[D], const typename C::Cell* cells,
+                                       [[maybe_unused]] const float* scales,
+                                       [[maybe_unused]] Index dim, [[maybe_unused]] Index token) {
+  decant::detail::unroll<D>([&](auto d) {
+    if constexpr (C::kPack == 1) {
+      values[d] = C::template widen<I>(cells + d * kLanes * C::kInterleave);
+    } else {
+      const typename C::Cell* at = cells + d / 2 * kLanes;
+      const bool second = D % 2 == 0 ? d % 2 == 1 : dim / kLanes % 2 == 1;
+      values[d] = second ? C::template widen<1>(at) : C::template widen<0>(at);
+    }
+    if constexpr (C::kGroup > 0) {
+      const Index group = (dim + d * kLanes) / C::kGroup;
+      values[d] = values[d] * broadcast(scales[group * kLanes + token % kLanes]);
+    }
+  });
+}
 
 // Adds Count tokens, from `token` on, that lie in one group of C::kInterleave from number First on.
 template <codec::Codec C, int First, int Count, int R, int D>
 DECANT_ALWAYS_INLINE void add_tokens(Lanes (&at)[R][D], const ValueSums& work,
-                                     const typename C::Cell* group, Index token) {
+                                     const typename C::Cell* group, const float* scales, Index dim,
+                                     Index token) {
   decant::detail::unroll<Count>([&](auto i) {
     Lanes values[D];
-    DECANT_UNROLL
-    for (int d = 0; d < D; ++d) {
-      values[d] = C::template widen<First + i>(group + d * kLanes * C::kInterleave);
-    }
+    widen_values<C, First + i>(values, group, scales, dim, token + i);
     DECANT_UNROLL
     for (int r = 0; r < R; ++r) {
       const Lanes weight = broadcast(work.weights[r * kTileKeys + token + i]);
@@ -49,12 +70,14 @@ DECANT_ALWAYS_INLINE void add_tokens(Lanes (&at)[R][D], const ValueSums& work,
 
 // sums[r] += sum over tokens of weights[r][token] * value(token), for D * 16 dimensions from `dim`.
 //
-// Shape    panels[token / 16] is the value panel of a token; tokens lie in [0, 64)
+// Shape    panels[token / 16] is the value panel of a token and scales[token / 16] has its scales;
+//          tokens lie in [0, 64)
 template <codec::Codec C, int R, int D, class Ahead>
-void add_values(const ValueSums& work, const typename C::Cell* const* panels, Range tokens,
-                Index dim, const Ahead& ahead) {
+void add_values(const ValueSums& work, const typename C::Cell* const* panels,
+                const float* const* scales, Range tokens, Index dim, const Ahead& ahead) {
   constexpr Index kStep = C::kInterleave;
   static_assert(kStep == 1 || kStep == 2, "interleaves of 1 and 2 are written");
+  const Index row = work.lanes / C::kPack * kStep;  // cells of kStep tokens
   Lanes at[R][D];
   DECANT_UNROLL
   for (int r = 0; r < R; ++r) {
@@ -64,23 +87,24 @@ void add_values(const ValueSums& work, const typename C::Cell* const* panels, Ra
   for (Index token = tokens.begin; token < tokens.end;) {
     const Index panel = token / kv::kPanelTokens;
     const Index end = std::min<Index>(tokens.end, (panel + 1) * kv::kPanelTokens);
+    const Index slots = token % kv::kPanelTokens / kStep;
     const typename C::Cell* group =
-        panels[panel] + (token % kv::kPanelTokens / kStep * work.lanes + dim) * kStep;
+        panels[panel] + slots * row + dim / (kLanes * C::kPack) * kLanes * kStep;
     if constexpr (kStep == 2) {
       if (token % 2 == 1) {
-        add_tokens<C, 1, 1>(at, work, group, token);
+        add_tokens<C, 1, 1>(at, work, group, scales[panel], dim, token);
         token += 1;
-        group += work.lanes * kStep;
+        group += row;
       }
     }
-    for (; token + kStep <= end; token += kStep, group += work.lanes * kStep) {
+    for (; token + kStep <= end; token += kStep, group += row) {
       DECANT_UNROLL
-      for (int d = 0; d < D; ++d) ahead(group + d * kLanes * kStep, token, d);
-      add_tokens<C, 0, kStep>(at, work, group, token);
+      for (int d = 0; d < D; ++d) ahead(group + d * kLanes * kStep / C::kPack, token, d);
+      add_tokens<C, 0, kStep>(at, work, group, scales[panel], dim, token);
     }
     if constexpr (kStep == 2) {
       if (token < end) {
-        add_tokens<C, 0, 1>(at, work, group, token);
+        add_tokens<C, 0, 1>(at, work, group, scales[panel], dim, token);
         token += 1;
       }
     }

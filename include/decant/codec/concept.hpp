@@ -1,38 +1,86 @@
 // decant/codec/concept.hpp - what a number format must answer.
 //
-// A codec maps one number to one stored cell and back, possibly with loss. It also says how many
-// consecutive numbers of one lane lie side by side in a panel (`kInterleave`), and widens any of
-// them in a run of 16 * kInterleave cells; widening is exact.
+// A codec maps the kPack numbers of a cell to what is stored and back, possibly with loss. It also
+// says how many consecutive cells of one lane lie side by side in a panel (`kInterleave`), and
+// widens any of their numbers in a run of 16 * kInterleave cells; widening is exact.
 //
-// Depends on  codec/type.hpp, core/simd.hpp, core/types.hpp
+// Depends on  codec/type.hpp, core/{shape,simd,types}.hpp
 // Tested by   tests/codec/plain_test.cpp, tests/codec/scaled_test.cpp, which run the laws
 #pragma once
 
 #include <decant/codec/type.hpp>
+#include <decant/core/shape.hpp>
 #include <decant/core/simd.hpp>
 #include <decant/core/types.hpp>
 
+#include <algorithm>
 #include <concepts>
 
 namespace decant::inline v0::codec {
 
-// Numbers of a scaled codec are multiples of a scale that their row has, so that none is larger
-// than kLargest; those of the others are stored as they are.
-//
-// Laws     store(load(cell)) is cell for every cell that store() gives: a copied row does not drift
-//          widen<k>(cells) gives number k of every lane as load() gives it: that of lane n is
-//          cells[n * kInterleave + k]
+inline constexpr Index kLargestPack = 2;
+
 template <class C>
-concept Codec = requires(float number, typename C::Cell cell, const typename C::Cell* cells) {
-  { C::kType } -> std::convertible_to<Type>;
-  { C::kInterleave } -> std::convertible_to<Index>;
-  { C::kScaled } -> std::convertible_to<bool>;
+concept StoresOne = C::kPack == 1 && requires(float number, typename C::Cell cell) {
   { C::store(number) }
   noexcept->std::same_as<typename C::Cell>;
   { C::load(cell) }
   noexcept->std::same_as<float>;
-  { C::template widen<C::kInterleave - 1>(cells) }
+};
+
+// Two numbers a cell; load() gives either, 0 or 1.
+template <class C>
+concept StoresTwo = C::kPack == 2 && C::kInterleave == 1 &&
+                    requires(float number, typename C::Cell cell, Index part) {
+  { C::store(number, number) }
+  noexcept->std::same_as<typename C::Cell>;
+  { C::load(cell, part) }
+  noexcept->std::same_as<float>;
+};
+
+template <class C>
+concept StoresNumbers = StoresOne<C> || StoresTwo<C>;
+
+// Numbers of a scaled codec are multiples of a scale, so that none is larger than kLargest: that of
+// their row, or where kGroup is not 0 that of the kGroup numbers of a row among which they are.
+// Those of the others are stored as they are.
+//
+// Laws     store(load(cell)) is cell for every cell that store() gives: a copied row does not drift
+//          widen<k>(cells) gives number k of every lane as load() gives it: with one number a cell
+//          that of lane n is cells[n * kInterleave + k], with two it is number k of cells[n]
+template <class C>
+concept Codec = StoresNumbers<C> && requires(const typename C::Cell* cells) {
+  { C::kType } -> std::convertible_to<Type>;
+  { C::kInterleave } -> std::convertible_to<Index>;
+  { C::kScaled } -> std::convertible_to<bool>;
+  { C::kGroup } -> std::convertible_to<Index>;
+  { C::template widen<C::kInterleave * C::kPack - 1>(cells) }
   noexcept->std::same_as<Lanes>;
 };
+
+// The cell of number(0) and, where it holds two, number(1); and one of its numbers.
+template <Codec C, class F>
+DECANT_ALWAYS_INLINE typename C::Cell store(F&& number) noexcept {
+  if constexpr (C::kPack == 1) {
+    return C::store(number(Index{0}));
+  } else {
+    return C::store(number(Index{0}), number(Index{1}));
+  }
+}
+template <Codec C>
+float load(typename C::Cell cell, [[maybe_unused]] Index part) noexcept {
+  if constexpr (C::kPack == 1) {
+    return C::load(cell);
+  } else {
+    return C::load(cell, part);
+  }
+}
+
+// How many scales a row of `numbers` numbers has.
+template <Codec C>
+constexpr Index scales_of_row(Index numbers) noexcept {
+  if (!C::kScaled) return 0;
+  return C::kGroup == 0 ? 1 : ceil_div(numbers, std::max<Index>(1, C::kGroup));
+}
 
 }  // namespace decant::inline v0::codec

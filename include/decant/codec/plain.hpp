@@ -31,6 +31,8 @@ struct F32 {
   static constexpr Type kType = Type::f32;
   static constexpr bool kScaled = false;
   static constexpr Index kInterleave = 1;
+  static constexpr Index kPack = 1;
+  static constexpr Index kGroup = 0;
 
   static Cell store(float number) noexcept { return number; }
   static float load(Cell cell) noexcept { return cell; }
@@ -45,6 +47,8 @@ struct BF16 {
   static constexpr Type kType = Type::bf16;
   static constexpr bool kScaled = false;
   static constexpr Index kInterleave = 2;
+  static constexpr Index kPack = 1;
+  static constexpr Index kGroup = 0;
 
   static Cell store(float number) noexcept { return Cell(number); }
   static float load(Cell cell) noexcept { return static_cast<float>(cell); }
@@ -62,6 +66,8 @@ struct F16 {
   static constexpr Type kType = Type::f16;
   static constexpr bool kScaled = false;
   static constexpr Index kInterleave = 1;
+  static constexpr Index kPack = 1;
+  static constexpr Index kGroup = 0;
 
   static Cell store(float number) noexcept { return Cell(number); }
   static float load(Cell cell) noexcept { return static_cast<float>(cell); }

@@ -1,16 +1,19 @@
-// decant/codec/scaled.hpp - one byte a number: int8 and the two fp8 formats, with a scale a row.
+// decant/codec/scaled.hpp - the formats of keys and values that count in multiples of a scale: int8
+// and the two fp8 formats, a byte a number, and int4 (codec/int4.hpp).
 //
 // A key or a value of one token and head has a scale of its own, by which its largest number is the
 // largest of the format. A key's scale multiplies its score and a value's its weight, so that no
 // number is multiplied by it. One number far above the others costs them their bits: where a model
-// has such keys, they need a 16-bit format.
+// has such keys, they need a 16-bit format. int4 has a scale for every 32 numbers of a row, which
+// multiplies them as they are widened.
 //
-// Depends on  codec/concept.hpp, codec/plain.hpp, core/simd.hpp
+// Depends on  codec/{concept,int4,plain}.hpp, core/simd.hpp
 // Source      Micikevicius et al. 2022, arXiv:2209.05433 (fp8)
 // Tested by   tests/codec/scaled_test.cpp
 #pragma once
 
 #include <decant/codec/concept.hpp>
+#include <decant/codec/int4.hpp>
 #include <decant/codec/plain.hpp>
 #include <decant/core/config.hpp>
 #include <decant/core/simd.hpp>
@@ -70,6 +73,8 @@ struct Int8 {
   using Cell = std::int8_t;
   static constexpr Type kType = Type::int8;
   static constexpr Index kInterleave = 1;
+  static constexpr Index kPack = 1;
+  static constexpr Index kGroup = 0;
   static constexpr bool kScaled = true;
   static constexpr float kLargest = 127.0f;
 
@@ -102,6 +107,8 @@ struct FP8E5M2 {
   using Cell = std::uint8_t;
   static constexpr Type kType = Type::fp8_e5m2;
   static constexpr Index kInterleave = 1;
+  static constexpr Index kPack = 1;
+  static constexpr Index kGroup = 0;
   static constexpr bool kScaled = true;
   static constexpr float kLargest = 57344.0f;
 
@@ -128,6 +135,8 @@ struct FP8E4M3 {
   using Cell = std::uint8_t;
   static constexpr Type kType = Type::fp8_e4m3;
   static constexpr Index kInterleave = 1;
+  static constexpr Index kPack = 1;
+  static constexpr Index kGroup = 0;
   static constexpr bool kScaled = true;
   static constexpr float kLargest = 448.0f / 256.0f;
 
@@ -155,9 +164,9 @@ struct FP8E4M3 {
 
 static_assert(Codec<Int8> && Codec<FP8E4M3> && Codec<FP8E5M2>);
 
-// What the numbers of a row are multiples of: by a scaled codec, that which makes the largest the
-// format's largest, zero where that is too small to divide by, and no number where the row has one
-// that is none; else 1.
+// What the numbers of a row, or of a group of one, are multiples of: by a scaled codec, that which
+// makes the largest the format's largest, zero where that is too small to divide by, and no number
+// where there is one that is none; else 1.
 template <Codec C>
 float scale_of(std::span<const float> row) noexcept {
   if constexpr (C::kScaled) {
@@ -183,6 +192,8 @@ constexpr decltype(auto) visit_cache(Type type, F&& f) {
   switch (type) {
     case Type::int8:
       return std::forward<F>(f)(Int8{});
+    case Type::int4:
+      return std::forward<F>(f)(Int4{});
     case Type::fp8_e4m3:
       return std::forward<F>(f)(FP8E4M3{});
     case Type::fp8_e5m2:

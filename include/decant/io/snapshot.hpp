@@ -213,14 +213,20 @@ inline detail::SavedLayer Snapshot::read_layer(Index layer) const {
     return tensor(detail::layer_name(layer, part), dtype, shape).data;
   };
   const Index heads = geometry_.heads;
+  const detail::RowSize key = detail::key_size(keys_, geometry_);
+  const detail::RowSize value = detail::value_size(values_, geometry_);
   detail::SavedLayer saved = {
       .held = held == end ? detail::Held{0, end, 0} : detail::Held{end - held + kept_, end, kept_},
-      .keys = rows("keys", detail::cell_dtype(keys_), {heads, held, geometry_.key_dim}),
-      .values = rows("values", detail::cell_dtype(values_), {heads, held, geometry_.value_dim}),
+      .keys = rows("keys", detail::cell_dtype(keys_), {heads, held, key.cells}),
+      .values = rows("values", detail::cell_dtype(values_), {heads, held, value.cells}),
       .key_scales = {},
       .value_scales = {}};
-  if (codec::is_scaled(keys_)) saved.key_scales = rows("key_scales", "F32", {heads, held});
-  if (codec::is_scaled(values_)) saved.value_scales = rows("value_scales", "F32", {heads, held});
+  const auto scales = [&](std::string_view part, const detail::RowSize& row) {
+    return row.scales == 0 ? std::span<const std::byte>()
+                           : rows(part, "F32", detail::scales_shape(geometry_, held, row));
+  };
+  saved.key_scales = scales("key_scales", key);
+  saved.value_scales = scales("value_scales", value);
   return saved;
 }
 
@@ -254,14 +260,15 @@ inline void Snapshot::check_store(const detail::StoreShape& store, std::string_v
 template <kv::Store S>
 void Snapshot::put_rows(S& store, Index layer, Index head, Range positions) const {
   const kv::PanelLayout<typename S::Keys, typename S::Values> layout(geometry_);
-  detail::Row<typename S::Keys, typename S::Values> row(geometry_);
+  detail::HeadRows<S> row(geometry_, 1);
   for (Position at = positions.begin; at < positions.end; ++at) {
     const std::optional<Index> token = saved(layer).held.place(at);
     if (!token) continue;
     saved(layer).read(head, *token, row);
     const Position to = store.end() + at - positions.begin;
-    layout.put_cells(store.panel(layer, head, to), to % kv::kPanelTokens, row.key, row.value,
-                     row.scales);
+    std::byte* panel = store.panel(layer, head, to);
+    layout.keys().put_stored(panel, to % kv::kPanelTokens, row.keys.row(0));
+    layout.values().put_stored(panel, to % kv::kPanelTokens, row.values.row(0));
   }
 }
 

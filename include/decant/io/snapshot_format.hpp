@@ -4,20 +4,25 @@
 //   layers.N.keys        [heads, tokens held, key_dim], likewise layers.N.values
 //   layers.N.key_scales  F32 [heads, tokens held] where the format has them, likewise value_scales
 //
+// int4 has its bytes of two numbers there as U8, [heads, tokens held, bytes of a row], and its
+// scales are [heads, tokens held, scales of a row] (kv/cells.hpp says which numbers share a byte).
+//
 // Held are the last tokens of the sequence, and before them those that the store keeps from its
 // beginning, where there is a gap.
 //
 // A row is its cells times its scale; fp8_e4m3 counts in units of 2^-8.
 //
-// Depends on  io/sealed_tensors.hpp, kv/{block,panel}.hpp
+// Depends on  codec/scaled.hpp, io/sealed_tensors.hpp, kv/{block,cells,panel}.hpp
 // Tested by   tests/io/snapshot_test.cpp
 #pragma once
 
+#include <decant/codec/scaled.hpp>
 #include <decant/codec/type.hpp>
 #include <decant/core/error.hpp>
 #include <decant/core/types.hpp>
 #include <decant/io/sealed_tensors.hpp>
 #include <decant/kv/block.hpp>
+#include <decant/kv/cells.hpp>
 #include <decant/kv/geometry.hpp>
 #include <decant/kv/panel.hpp>
 
@@ -47,6 +52,8 @@ constexpr std::string_view cell_dtype(codec::Type type) noexcept {
       return "F16";
     case codec::Type::int8:
       return "I8";
+    case codec::Type::int4:
+      return "U8";
     case codec::Type::fp8_e4m3:
       return "F8_E4M3";
     case codec::Type::fp8_e5m2:
@@ -60,39 +67,53 @@ inline std::string layer_name(Index layer, std::string_view part) {
   return sentence("layers.", layer, ".", part);
 }
 
-// The tokens of one layer and head, as they lie in a file.
-template <codec::Codec K, codec::Codec V>
+// What a row of keys or of values is made of, in some format.
+struct RowSize {
+  Index cells = 0;
+  Index scales = 0;
+};
+inline RowSize key_size(codec::Type type, const kv::Geometry& geometry) {
+  return codec::visit_cache(type, [&]<class C>(C) {
+    return RowSize{kv::KeyCells<C>{geometry.key_dim}.of_row(),
+                   codec::scales_of_row<C>(geometry.key_dim)};
+  });
+}
+inline RowSize value_size(codec::Type type, const kv::Geometry& geometry) {
+  return codec::visit_cache(type, [&]<class C>(C) {
+    return RowSize{kv::ValueCells<C>{geometry.value_dim}.of_row(),
+                   codec::scales_of_row<C>(geometry.value_dim)};
+  });
+}
+
+// Rows of keys, or of values, of one layer and head, as they lie in a file.
+template <codec::Codec C>
 struct Rows {
-  std::vector<typename K::Cell> keys;
-  std::vector<typename V::Cell> values;
-  std::vector<float> key_scales, value_scales;
+  RowSize size;
+  std::vector<typename C::Cell> cells;
+  std::vector<float> scales;
 
-  Rows(const kv::Geometry& geometry, Index tokens)
-      : keys(static_cast<std::size_t>(tokens * geometry.key_dim)),
-        values(static_cast<std::size_t>(tokens * geometry.value_dim)),
-        key_scales(static_cast<std::size_t>(tokens)),
-        value_scales(static_cast<std::size_t>(tokens)) {}
+  Rows(const RowSize& row, Index tokens)
+      : size(row),
+        cells(static_cast<std::size_t>(tokens * row.cells)),
+        scales(static_cast<std::size_t>(tokens * row.scales)) {}
 
-  std::span<typename K::Cell> key(Index token, Index dim) {
-    return std::span(keys).subspan(static_cast<std::size_t>(token * dim),
-                                   static_cast<std::size_t>(dim));
-  }
-  std::span<typename V::Cell> value(Index token, Index dim) {
-    return std::span(values).subspan(static_cast<std::size_t>(token * dim),
-                                     static_cast<std::size_t>(dim));
+  kv::StoredRow<C> row(Index token) {
+    return {std::span(cells).subspan(static_cast<std::size_t>(token * size.cells),
+                                     static_cast<std::size_t>(size.cells)),
+            std::span(scales).subspan(static_cast<std::size_t>(token * size.scales),
+                                      static_cast<std::size_t>(size.scales))};
   }
 };
 
-// One of them.
-template <codec::Codec K, codec::Codec V>
-struct Row {
-  std::vector<typename K::Cell> key;
-  std::vector<typename V::Cell> value;
-  kv::PanelScales scales;
+// The keys and the values of some tokens.
+template <kv::Store S>
+struct HeadRows {
+  Rows<typename S::Keys> keys;
+  Rows<typename S::Values> values;
 
-  explicit Row(const kv::Geometry& geometry)
-      : key(static_cast<std::size_t>(geometry.key_dim)),
-        value(static_cast<std::size_t>(geometry.value_dim)) {}
+  HeadRows(const kv::Geometry& geometry, Index tokens)
+      : keys(key_size(S::Keys::kType, geometry), tokens),
+        values(value_size(S::Values::kType, geometry), tokens) {}
 };
 
 // The positions that a layer holds: [begin, end), and before a gap [0, kept).
@@ -116,20 +137,18 @@ Held held_by(const S& store, Index layer) {
 }
 
 template <kv::Store S>
-Rows<typename S::Keys, typename S::Values> rows_of(const S& store, Index layer, Index head) {
+HeadRows<S> rows_of(const S& store, Index layer, Index head) {
   const kv::Geometry geometry = store.geometry();
   const kv::PanelLayout<typename S::Keys, typename S::Values> layout(geometry);
   const Held held = held_by(store, layer);
-  Rows<typename S::Keys, typename S::Values> rows(geometry, held.tokens());
+  HeadRows<S> rows(geometry, held.tokens());
   for (const kv::Block& block : store.blocks(layer, head)) {
     for (Position at = block.first; at < std::min(store.end(), block.end()); ++at) {
       const std::optional<Index> token = held.place(at);
       if (!token) continue;
-      const auto scales = layout.get_cells(block.panel(at), at % kv::kPanelTokens,
-                                           rows.key(*token, geometry.key_dim),
-                                           rows.value(*token, geometry.value_dim));
-      rows.key_scales[static_cast<std::size_t>(*token)] = scales.key;
-      rows.value_scales[static_cast<std::size_t>(*token)] = scales.value;
+      const Index slot = at % kv::kPanelTokens;
+      layout.keys().get_stored(block.panel(at), slot, rows.keys.row(*token));
+      layout.values().get_stored(block.panel(at), slot, rows.values.row(*token));
     }
   }
   return rows;
@@ -142,16 +161,17 @@ struct SavedLayer {
   std::span<const std::byte> key_scales, value_scales;  // none where the format has none
 
   // Row `token` of those that a head holds.
-  template <codec::Codec K, codec::Codec V>
-  void read(Index head, Index token, Row<K, V>& row) const {
+  template <kv::Store S>
+  void read(Index head, Index token, HeadRows<S>& row) const {
     const auto number = static_cast<std::size_t>(head * held.tokens() + token);
-    const auto copy = [number](std::span<const std::byte> rows, auto to) {
-      std::memcpy(to.data(), rows.data() + number * to.size_bytes(), to.size_bytes());
+    const auto copy = [number](std::span<const std::byte> rows, auto& to) {
+      const std::size_t bytes = std::as_bytes(std::span(to)).size();
+      if (bytes > 0) std::memcpy(to.data(), rows.data() + number * bytes, bytes);
     };
-    copy(keys, std::span(row.key));
-    copy(values, std::span(row.value));
-    if constexpr (K::kScaled) copy(key_scales, std::span(&row.scales.key, 1));
-    if constexpr (V::kScaled) copy(value_scales, std::span(&row.scales.value, 1));
+    copy(keys, row.keys.cells);
+    copy(key_scales, row.keys.scales);
+    copy(values, row.values.cells);
+    copy(value_scales, row.values.scales);
   }
 };
 
@@ -202,6 +222,12 @@ inline SealedWriter::Metadata metadata_of(const StoreShape& shape, std::string_v
           {"kept", std::to_string(shape.kept)}};
 }
 
+inline std::vector<Index> scales_shape(const kv::Geometry& geometry, Index tokens,
+                                       const RowSize& row) {
+  if (row.scales == 1) return {geometry.heads, tokens};
+  return {geometry.heads, tokens, row.scales};
+}
+
 // In the order in which they are written.
 inline std::vector<SealedWriter::Entry> entries_of(const StoreShape& shape) {
   const kv::Geometry& geometry = shape.geometry;
@@ -212,10 +238,12 @@ inline std::vector<SealedWriter::Entry> entries_of(const StoreShape& shape) {
                          std::vector<Index> extents) {
       entries.push_back({layer_name(layer, part), dtype, std::move(extents)});
     };
-    add("keys", cell_dtype(shape.keys), {geometry.heads, tokens, geometry.key_dim});
-    add("values", cell_dtype(shape.values), {geometry.heads, tokens, geometry.value_dim});
-    if (codec::is_scaled(shape.keys)) add("key_scales", "F32", {geometry.heads, tokens});
-    if (codec::is_scaled(shape.values)) add("value_scales", "F32", {geometry.heads, tokens});
+    const RowSize key = key_size(shape.keys, geometry);
+    const RowSize value = value_size(shape.values, geometry);
+    add("keys", cell_dtype(shape.keys), {geometry.heads, tokens, key.cells});
+    add("values", cell_dtype(shape.values), {geometry.heads, tokens, value.cells});
+    if (key.scales > 0) add("key_scales", "F32", scales_shape(geometry, tokens, key));
+    if (value.scales > 0) add("value_scales", "F32", scales_shape(geometry, tokens, value));
   }
   return entries;
 }
@@ -223,20 +251,21 @@ inline std::vector<SealedWriter::Entry> entries_of(const StoreShape& shape) {
 // Writes the rows of a store, in the order of entries_of().
 template <kv::Store S>
 void write_rows(SealedWriter& writer, const S& store) {
-  using Rows = Rows<typename S::Keys, typename S::Values>;
   const kv::Geometry geometry = store.geometry();
   for (Index layer = 0; layer < geometry.layers; ++layer) {
-    std::vector<Rows> heads;
+    std::vector<HeadRows<S>> heads;
     for (Index head = 0; head < geometry.heads; ++head) {
       heads.push_back(rows_of(store, layer, head));
     }
-    const auto write = [&](auto part) {
-      for (const Rows& rows : heads) writer.write(std::as_bytes(std::span(rows.*part)));
+    const auto write = [&](auto part, auto numbers) {
+      for (const HeadRows<S>& rows : heads) {
+        writer.write(std::as_bytes(std::span(rows.*part.*numbers)));
+      }
     };
-    write(&Rows::keys);
-    write(&Rows::values);
-    if (S::Keys::kScaled) write(&Rows::key_scales);
-    if (S::Values::kScaled) write(&Rows::value_scales);
+    write(&HeadRows<S>::keys, &Rows<typename S::Keys>::cells);
+    write(&HeadRows<S>::values, &Rows<typename S::Values>::cells);
+    write(&HeadRows<S>::keys, &Rows<typename S::Keys>::scales);
+    write(&HeadRows<S>::values, &Rows<typename S::Values>::scales);
   }
 }
 

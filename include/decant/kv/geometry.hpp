@@ -3,7 +3,7 @@
 // Memory is arithmetic: everything here is constexpr, and bytes() is what a store allocates, to
 // the byte. Of one layer and head, 16 consecutive tokens form a panel (kv/panel.hpp draws it).
 //
-// Depends on  codec/concept.hpp, core/shape.hpp
+// Depends on  codec/concept.hpp, core/shape.hpp, kv/cells.hpp
 // Tested by   tests/kv/geometry_test.cpp
 #pragma once
 
@@ -11,13 +11,12 @@
 #include <decant/core/error.hpp>
 #include <decant/core/shape.hpp>
 #include <decant/core/types.hpp>
+#include <decant/kv/cells.hpp>
 
 #include <cstddef>
 #include <string_view>
 
 namespace decant::inline v0::kv {
-
-inline constexpr Index kPanelTokens = 16;
 
 // The shape of the keys and values of a sequence, whatever store holds them.
 //
@@ -38,30 +37,23 @@ struct Geometry {
   }
   template <codec::Codec K, codec::Codec V = K>
   constexpr Index payload_bytes(Index tokens) const {
-    constexpr Index kScale = sizeof(float);
-    const Index key = checked_sum(checked_product(key_dim, Index{sizeof(typename K::Cell)}),
-                                  K::kScaled ? kScale : 0);
-    const Index value = checked_sum(checked_product(value_dim, Index{sizeof(typename V::Cell)}),
-                                    V::kScaled ? kScale : 0);
+    const Index key = part_bytes<K>(KeyCells<K>{key_dim}.of_row(), 1, key_dim);
+    const Index value = part_bytes<V>(ValueCells<V>{value_dim}.of_row(), 1, value_dim);
     return checked_product({layers, heads, tokens, checked_sum(key, value)});
   }
 
-  // What the parts of a panel take: keys, values, and the scales of either.
+  // What the parts of a panel take, each with its scales.
   template <codec::Codec K>
   constexpr Index key_panel_bytes() const {
-    return checked_product(
-        {round_up(key_dim, K::kInterleave), kPanelTokens, Index{sizeof(typename K::Cell)}});
+    return part_bytes<K>(KeyCells<K>{key_dim}.of_panel(), kPanelTokens, key_dim);
   }
   template <codec::Codec V>
   constexpr Index value_panel_bytes() const {
-    return checked_product(
-        {round_up(value_dim, kPanelTokens), kPanelTokens, Index{sizeof(typename V::Cell)}});
+    return part_bytes<V>(ValueCells<V>{value_dim}.of_panel(), kPanelTokens, value_dim);
   }
   template <codec::Codec K, codec::Codec V = K>
   constexpr Index panel_bytes() const {
-    constexpr Index kScales = (K::kScaled ? kPanelTokens : 0) + (V::kScaled ? kPanelTokens : 0);
-    return checked_sum(checked_sum(key_panel_bytes<K>(), value_panel_bytes<V>()),
-                       kScales * Index{sizeof(float)});
+    return checked_sum(key_panel_bytes<K>(), value_panel_bytes<V>());
   }
 
   // What a store of `tokens` tokens allocates: whole panels of every layer and head.
@@ -72,6 +64,15 @@ struct Geometry {
   }
 
   friend constexpr bool operator==(const Geometry&, const Geometry&) = default;
+
+ private:
+  // Cells, and the scales of `tokens` rows of `dim` numbers.
+  template <codec::Codec C>
+  static constexpr Index part_bytes(Index cells, Index tokens, Index dim) {
+    return checked_sum(
+        checked_product(cells, Index{sizeof(typename C::Cell)}),
+        checked_product({codec::scales_of_row<C>(dim), tokens, Index{sizeof(float)}}));
+  }
 };
 
 // Refuses a shape without layers, heads or numbers, in the name of `who`.

@@ -2,33 +2,150 @@
 //
 // Every store cuts its memory into these panels, and attention reads them from front to back.
 //
-//   keys     [ceil(key_dim / p)][16 tokens][p]     lanes run over tokens
-//   values   [16 / p][value_lanes][p]              lanes run over dimensions
-//   scales   [16] of keys and [16] of values, in f32, each where its codec has them
+//   scales   [scales of a row][16 tokens] of keys, in f32, where the codec has them
+//   keys     [cells of a row / p][16 tokens][p]          lanes run over tokens
+//   scales   likewise of values
+//   values   [16 tokens / p][value_lanes / pack][p]      lanes run over dimensions
 //
-// p is a codec's interleave; value_lanes is value_dim rounded up to 16. Where key_dim is a multiple
-// of p and value_dim of 16, as in every published model of size, nothing is padding.
+// p is a codec's interleave and pack the numbers of its cells; value_lanes is value_dim rounded up
+// to 16 * pack. Where key_dim is a multiple of p and value_dim of 16 * pack, as in every published
+// model of size, nothing is padding.
 //
-// Depends on  codec/scaled.hpp, kv/geometry.hpp
+// Depends on  codec/scaled.hpp, core/debug.hpp, kv/{cells,geometry}.hpp
 // Tested by   tests/kv/panel_test.cpp
 #pragma once
 
 #include <decant/codec/concept.hpp>
 #include <decant/codec/scaled.hpp>
 #include <decant/core/debug.hpp>
-#include <decant/core/shape.hpp>
 #include <decant/core/types.hpp>
+#include <decant/kv/cells.hpp>
 #include <decant/kv/geometry.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <span>
 
 namespace decant::inline v0::kv {
 
-// The scales of a row, 1 where its codec has none.
-struct PanelScales {
-  float key = 1.0f;
-  float value = 1.0f;
+// A key or a value as it is stored, apart from its panel.
+//
+// Shape    cells is [cells of a row], scales is [scales of a row]
+template <codec::Codec C>
+struct StoredRow {
+  std::span<typename C::Cell> cells;
+  std::span<float> scales;
+};
+
+// The keys of a panel or its values: where they begin, and how one goes in and out.
+//
+// Shape    slot is in [0, 16); Cells is KeyCells<C> or ValueCells<C>
+// Threads  puts into different slots of one panel may run at once
+template <codec::Codec C, class Cells>
+class PanelRows {
+  static_assert(C::kPack == 1 || C::kGroup == kLanes * C::kPack,
+                "cells of several numbers hold those of one group");
+
+ public:
+  using Cell = typename C::Cell;
+
+  constexpr PanelRows(Index dim, Index offset)
+      : cells_{dim},
+        dim_(dim),
+        scales_at_(offset),
+        cells_at_(offset + codec::scales_of_row<C>(dim) * kPanelTokens * Index{sizeof(float)}) {}
+
+  const Cell* cells(const std::byte* panel) const noexcept {
+    return reinterpret_cast<const Cell*>(panel + cells_at_);
+  }
+  // Null where the codec has none.
+  const float* scales(const std::byte* panel) const noexcept {
+    return C::kScaled ? reinterpret_cast<const float*>(panel + scales_at_) : nullptr;
+  }
+
+  void put(std::byte* panel, Index slot, std::span<const float> row) const noexcept {
+    for (Index begin = 0; begin < dim_; begin += group()) {
+      const auto count = static_cast<std::size_t>(std::min(group(), dim_ - begin));
+      const float inverse = put_scale(panel, slot, begin / group(),
+                                      row.subspan(static_cast<std::size_t>(begin), count));
+      const Index end = std::min(cells_.of_row(), (begin + group()) / C::kPack);
+      for (Index cell = begin / C::kPack; cell < end; ++cell) {
+        mutable_cells(panel)[cells_.at(slot, cell)] = codec::store<C>([&](Index part) {
+          const Index at = cells_.number(cell, part);
+          return C::kPack == 1 || at < dim_ ? row.data()[at] * inverse : 0.0f;
+        });
+      }
+    }
+  }
+
+  void get(const std::byte* panel, Index slot, std::span<float> row) const noexcept {
+    for (Index cell = 0; cell < cells_.of_row(); ++cell) {
+      const Cell stored = cells(panel)[cells_.at(slot, cell)];
+      for (Index part = 0; part < C::kPack; ++part) {
+        const Index at = cells_.number(cell, part);
+        if (at < dim_) row.data()[at] = codec::load<C>(stored, part) * scale(panel, slot, at);
+      }
+    }
+  }
+
+  // In the debug mode, makes a row what is no number.
+  void spoil([[maybe_unused]] std::byte* panel, [[maybe_unused]] Index slot) const noexcept {
+    if constexpr (kDebugStores) {
+      for (Index cell = 0; cell < cells_.of_row(); ++cell) {
+        debug::spoil(mutable_cells(panel) + cells_.at(slot, cell), Index{sizeof(Cell)});
+      }
+      for (Index at = 0; at < codec::scales_of_row<C>(dim_); ++at) {
+        debug::spoil(mutable_scales(panel) + at * kPanelTokens + slot, Index{sizeof(float)});
+      }
+    }
+  }
+
+  // A row as it lies: what goes out and in again is the same row, bit for bit.
+  void get_stored(const std::byte* panel, Index slot, const StoredRow<C>& row) const noexcept {
+    for (Index cell = 0; cell < cells_.of_row(); ++cell) {
+      row.cells.data()[cell] = cells(panel)[cells_.at(slot, cell)];
+    }
+    for (Index at = 0; at < std::ssize(row.scales); ++at) {
+      row.scales.data()[at] = scales(panel)[at * kPanelTokens + slot];
+    }
+  }
+  void put_stored(std::byte* panel, Index slot, const StoredRow<C>& row) const noexcept {
+    for (Index cell = 0; cell < cells_.of_row(); ++cell) {
+      mutable_cells(panel)[cells_.at(slot, cell)] = row.cells.data()[cell];
+    }
+    for (Index at = 0; at < std::ssize(row.scales); ++at) {
+      mutable_scales(panel)[at * kPanelTokens + slot] = row.scales.data()[at];
+    }
+  }
+
+ private:
+  // The numbers that share a scale; all of a row where it has one or none.
+  constexpr Index group() const noexcept { return C::kGroup > 0 ? C::kGroup : dim_; }
+
+  Cell* mutable_cells(std::byte* panel) const noexcept {
+    return reinterpret_cast<Cell*>(panel + cells_at_);
+  }
+  float* mutable_scales(std::byte* panel) const noexcept {
+    return reinterpret_cast<float*>(panel + scales_at_);
+  }
+
+  // The scale of number `at` of a row.
+  float scale(const std::byte* panel, Index slot, Index at) const noexcept {
+    if constexpr (!C::kScaled) return 1.0f;
+    return scales(panel)[at / group() * kPanelTokens + slot];
+  }
+  // Stores the scale of a group and gives what its numbers are to be multiplied by.
+  float put_scale(std::byte* panel, Index slot, Index index,
+                  std::span<const float> numbers) const noexcept {
+    if constexpr (!C::kScaled) return 1.0f;
+    const float scale = codec::scale_of<C>(numbers);
+    mutable_scales(panel)[index * kPanelTokens + slot] = scale;
+    return scale == 0.0f ? 0.0f : 1.0f / scale;
+  }
+
+  Cells cells_;
+  Index dim_;
+  Index scales_at_, cells_at_;
 };
 
 // Where the parts of a panel begin, and how a token goes in and out.
@@ -38,125 +155,34 @@ struct PanelScales {
 template <codec::Codec K, codec::Codec V = K>
 class PanelLayout {
  public:
-  using KeyCell = typename K::Cell;
-  using ValueCell = typename V::Cell;
-
   explicit constexpr PanelLayout(const Geometry& geometry)
-      : key_dim_(geometry.key_dim),
-        value_dim_(geometry.value_dim),
-        value_lanes_(round_up(geometry.value_dim, kPanelTokens)),
-        values_at_(geometry.key_panel_bytes<K>()),
-        scales_at_(values_at_ + geometry.value_panel_bytes<V>()),
+      : keys_(geometry.key_dim, 0),
+        values_(geometry.value_dim, geometry.key_panel_bytes<K>()),
         bytes_(geometry.panel_bytes<K, V>()) {}
 
   constexpr Index bytes() const noexcept { return bytes_; }
-
-  const KeyCell* keys(const std::byte* panel) const noexcept {
-    return reinterpret_cast<const KeyCell*>(panel);
-  }
-  const ValueCell* values(const std::byte* panel) const noexcept {
-    return reinterpret_cast<const ValueCell*>(panel + values_at_);
-  }
-  // Sixteen each; none where the codec has no scales.
-  const float* key_scales(const std::byte* panel) const noexcept {
-    return K::kScaled ? reinterpret_cast<const float*>(panel + scales_at_) : nullptr;
-  }
-  const float* value_scales(const std::byte* panel) const noexcept {
-    return V::kScaled ? reinterpret_cast<const float*>(panel + scales_at_ + kKeyScaleBytes)
-                      : nullptr;
-  }
+  constexpr const PanelRows<K, KeyCells<K>>& keys() const noexcept { return keys_; }
+  constexpr const PanelRows<V, ValueCells<V>>& values() const noexcept { return values_; }
 
   void put(std::byte* panel, Index slot, std::span<const float> key,
            std::span<const float> value) const noexcept {
-    const float key_inverse = put_scale<K>(panel + scales_at_, slot, key);
-    const float value_inverse = put_scale<V>(panel + scales_at_ + kKeyScaleBytes, slot, value);
-    auto* keys = reinterpret_cast<KeyCell*>(panel);
-    auto* values = reinterpret_cast<ValueCell*>(panel + values_at_);
-    for (Index k = 0; k < key_dim_; ++k) {
-      keys[key_cell(slot, k)] = K::store(key.data()[k] * key_inverse);
-    }
-    for (Index d = 0; d < value_dim_; ++d) {
-      values[value_cell(slot, d)] = V::store(value.data()[d] * value_inverse);
-    }
+    keys_.put(panel, slot, key);
+    values_.put(panel, slot, value);
   }
-
   void get(const std::byte* panel, Index slot, std::span<float> key,
            std::span<float> value) const noexcept {
-    const float key_scale = K::kScaled ? key_scales(panel)[slot] : 1.0f;
-    const float value_scale = V::kScaled ? value_scales(panel)[slot] : 1.0f;
-    for (Index k = 0; k < key_dim_; ++k) {
-      key.data()[k] = K::load(keys(panel)[key_cell(slot, k)]) * key_scale;
-    }
-    for (Index d = 0; d < value_dim_; ++d) {
-      value.data()[d] = V::load(values(panel)[value_cell(slot, d)]) * value_scale;
-    }
+    keys_.get(panel, slot, key);
+    values_.get(panel, slot, value);
   }
-
-  // In the debug mode, makes a row what is no number.
-  void spoil([[maybe_unused]] std::byte* panel, [[maybe_unused]] Index slot) const noexcept {
-    if constexpr (kDebugStores) {
-      auto* keys = reinterpret_cast<KeyCell*>(panel);
-      auto* values = reinterpret_cast<ValueCell*>(panel + values_at_);
-      for (Index k = 0; k < key_dim_; ++k) {
-        debug::spoil(keys + key_cell(slot, k), Index{sizeof(KeyCell)});
-      }
-      for (Index d = 0; d < value_dim_; ++d) {
-        debug::spoil(values + value_cell(slot, d), Index{sizeof(ValueCell)});
-      }
-      constexpr Index kScale = sizeof(float);
-      std::byte* scales = panel + scales_at_;
-      if (K::kScaled) debug::spoil(scales + slot * kScale, kScale);
-      if (V::kScaled) debug::spoil(scales + kKeyScaleBytes + slot * kScale, kScale);
-    }
-  }
-
-  // A row as it lies in its panel: cells that go out and in again are the same row, bit for bit.
-  PanelScales get_cells(const std::byte* panel, Index slot, std::span<KeyCell> key,
-                        std::span<ValueCell> value) const noexcept {
-    for (Index k = 0; k < key_dim_; ++k) key.data()[k] = keys(panel)[key_cell(slot, k)];
-    for (Index d = 0; d < value_dim_; ++d) value.data()[d] = values(panel)[value_cell(slot, d)];
-    return {K::kScaled ? key_scales(panel)[slot] : 1.0f,
-            V::kScaled ? value_scales(panel)[slot] : 1.0f};
-  }
-  void put_cells(std::byte* panel, Index slot, std::span<const KeyCell> key,
-                 std::span<const ValueCell> value, const PanelScales& scales) const noexcept {
-    auto* keys = reinterpret_cast<KeyCell*>(panel);
-    auto* values = reinterpret_cast<ValueCell*>(panel + values_at_);
-    for (Index k = 0; k < key_dim_; ++k) keys[key_cell(slot, k)] = key.data()[k];
-    for (Index d = 0; d < value_dim_; ++d) values[value_cell(slot, d)] = value.data()[d];
-    std::byte* at = panel + scales_at_;
-    if constexpr (K::kScaled) reinterpret_cast<float*>(at)[slot] = scales.key;
-    if constexpr (V::kScaled) {
-      reinterpret_cast<float*>(at + kKeyScaleBytes)[slot] = scales.value;
-    }
+  void spoil(std::byte* panel, Index slot) const noexcept {
+    keys_.spoil(panel, slot);
+    values_.spoil(panel, slot);
   }
 
  private:
-  static constexpr Index kKeyScaleBytes = K::kScaled ? kPanelTokens * Index{sizeof(float)} : 0;
-
-  static constexpr Index key_cell(Index slot, Index k) noexcept {
-    constexpr Index p = K::kInterleave;
-    return (k / p * kPanelTokens + slot) * p + k % p;
-  }
-  constexpr Index value_cell(Index slot, Index d) const noexcept {
-    constexpr Index p = V::kInterleave;
-    return (slot / p * value_lanes_ + d) * p + slot % p;
-  }
-
-  // Stores the scale of a row and gives what its numbers are to be multiplied by.
-  template <codec::Codec C>
-  static float put_scale(std::byte* scales, Index slot, std::span<const float> row) noexcept {
-    if constexpr (C::kScaled) {
-      const float scale = codec::scale_of<C>(row);
-      reinterpret_cast<float*>(scales)[slot] = scale;
-      return scale == 0.0f ? 0.0f : 1.0f / scale;
-    } else {
-      return 1.0f;
-    }
-  }
-
-  Index key_dim_, value_dim_, value_lanes_;
-  Index values_at_, scales_at_, bytes_;
+  PanelRows<K, KeyCells<K>> keys_;
+  PanelRows<V, ValueCells<V>> values_;
+  Index bytes_;
 };
 
 }  // namespace decant::inline v0::kv

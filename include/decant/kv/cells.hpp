@@ -1,0 +1,63 @@
+// decant/kv/cells.hpp - where the cells of a row lie in a panel of 16 tokens.
+//
+// A cell holds kPack numbers of one row, so that whoever writes a row touches no other. Two numbers
+// of a key in one cell are neighbours; two of a value are 16 dimensions apart, each in a lane of
+// its own run of 16.
+//
+// Depends on  codec/concept.hpp, core/shape.hpp
+// Tested by   tests/kv/panel_test.cpp
+#pragma once
+
+#include <decant/codec/concept.hpp>
+#include <decant/core/shape.hpp>
+#include <decant/core/types.hpp>
+
+#include <algorithm>
+
+namespace decant::inline v0::kv {
+
+inline constexpr Index kPanelTokens = 16;
+
+// Keys: [ceil(cells of a row / p)][16 tokens][p], p = kInterleave; lanes run over tokens.
+//
+// Errors   std::invalid_argument where a panel's cells do not fit in 63 bits
+template <codec::Codec C>
+struct KeyCells {
+  Index dim = 0;  // numbers of a row
+
+  constexpr Index of_row() const noexcept { return ceil_div(dim, C::kPack); }
+  constexpr Index of_panel() const {
+    return checked_product(round_up(of_row(), C::kInterleave), kPanelTokens);
+  }
+  constexpr Index at(Index slot, Index cell) const noexcept {
+    constexpr Index p = C::kInterleave;
+    return (cell / p * kPanelTokens + slot) * p + cell % p;
+  }
+  // Which number of the row is number `part` of its cell; beyond `dim` there is none.
+  constexpr Index number(Index cell, Index part) const noexcept { return cell * C::kPack + part; }
+};
+
+// Values: [16 tokens / p][lanes / kPack][p]; lanes run over dimensions.
+//
+// Errors   as for keys
+template <codec::Codec C>
+struct ValueCells {
+  Index dim = 0;
+
+  // The dimensions, rounded up to whole runs of lanes.
+  constexpr Index lanes() const { return round_up(dim, kLanes * C::kPack); }
+  constexpr Index of_row() const noexcept {
+    constexpr Index run = kLanes * C::kPack;
+    return dim / run * kLanes + std::min<Index>(dim % run, kLanes);
+  }
+  constexpr Index of_panel() const { return checked_product(lanes() / C::kPack, kPanelTokens); }
+  constexpr Index at(Index slot, Index cell) const noexcept {
+    constexpr Index p = C::kInterleave;
+    return (slot / p * (lanes() / C::kPack) + cell) * p + slot % p;
+  }
+  constexpr Index number(Index cell, Index part) const noexcept {
+    return (cell / kLanes * C::kPack + part) * kLanes + cell % kLanes;
+  }
+};
+
+}  // namespace decant::inline v0::kv
