@@ -1,0 +1,102 @@
+// tests/decoding/reuse_test.cpp - what is left of a sequence, in memory or in a file, is used again
+// where the next prompt may have it, and only there.
+#include "decoding/models.hpp"
+#include "io/written_files.hpp"
+#include "law/models.hpp"
+
+#include <decant/decoding/generate.hpp>
+#include <decant/io/fingerprint.hpp>
+#include <decant/io/snapshot.hpp>
+#include <decant/kv/layered.hpp>
+#include <decant/kv/ring.hpp>
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <span>
+#include <vector>
+
+namespace {
+
+using namespace decant;
+using codec::F32;
+
+// Logits of the last token, behind what the store holds.
+template <kv::Store S>
+std::vector<float> last_logits(const model::Decoder& decoder, S& store,
+                               std::span<const Token> prompt) {
+  model::Workspace workspace(decoder.config(), {.rows = std::ssize(prompt)});
+  model::Batch<S> batch;
+  batch.add(store, prompt.subspan(static_cast<std::size_t>(store.end())));
+  decoder.step(batch, workspace);
+  const auto logits = workspace.logits(0);
+  return {logits.begin(), logits.end()};
+}
+
+// Local layers of four tokens beside a global one hold 60 tokens; the next prompt begins with fewer
+// of them. Its first new row sees back into the window, so that what it needs must be there still.
+TEST(Reuse, EndsWhereAWindowHasForgotten) {
+  trial::Family family = trial::windowed();
+  family.config.windows = {4, 0, 4};
+  const model::Decoder decoder = trial::decoder_of(family);
+  const auto held = trial::random_tokens(family.config, 60, 1);
+  const auto part = [&](Index layers) {
+    kv::Geometry geometry = family.config.geometry();
+    geometry.layers = layers;
+    return geometry;
+  };
+  for (Position shared : {60, 58, 20, 0}) {
+    kv::Layered store(family.config.windows, kv::Ring<F32>(part(2), 4, 1),
+                      kv::Contiguous<F32>(part(1), 80));
+    last_logits(decoder, store, held);
+    std::vector<Token> prompt = trial::random_tokens(family.config, shared + 6, 2);
+    std::copy_n(held.begin(), shared, prompt.begin());
+    const bool whole = shared >= store.earliest_rewind();
+    if (shared == 60) {
+      EXPECT_TRUE(whole);
+    } else if (shared == 20) {
+      EXPECT_FALSE(whole);
+      EXPECT_THROW(store.rewind(shared), CannotRewind);
+      EXPECT_EQ(store.end(), 60);
+    }
+    store.rewind(whole ? shared : 0);
+    kv::Contiguous<F32> cold(family.config.geometry(), 80);
+    EXPECT_TRUE(
+        trial::same_bits(last_logits(decoder, cold, prompt), last_logits(decoder, store, prompt)))
+        << shared;
+  }
+}
+
+// Twelve tokens saved and restored are not computed again.
+TEST(Reuse, OfARestoredSequenceComputesWhatIsNewAlone) {
+  const model::Decoder decoder = reference::toy_decoder();
+  const kv::Geometry geometry = decoder.config().geometry();
+  const auto all = trial::random_tokens(decoder.config(), 14, 3);
+  const std::span<const Token> saved = std::span(all).first(12);
+  const trial::Folder folder;
+  const auto path = folder.path() / "slot.decant";
+  const std::string model = io::fingerprint(decoder);
+  {
+    kv::Contiguous<F32> store(geometry, 20);
+    last_logits(decoder, store, saved);
+    io::save_snapshot(path, store, saved, model);
+  }
+  const auto continued = [&](auto& store) {
+    model::Workspace workspace(decoder.config(), {.rows = 14});
+    return decoding::generate(decoder, store, workspace, all, {.max_new_tokens = 4});
+  };
+  kv::Contiguous<F32> restored(geometry, 20);
+  io::Snapshot::open(path).restore(restored, model);
+  const auto warm = continued(restored);
+  EXPECT_EQ(warm.statistics.prompt_tokens - warm.statistics.cached_tokens, 2);
+  kv::Contiguous<F32> cold_store(geometry, 20);
+  const auto cold = continued(cold_store);
+  EXPECT_EQ(cold.statistics.cached_tokens, 0);
+  EXPECT_EQ(warm.tokens, cold.tokens);
+  kv::Contiguous<F32> again(geometry, 20);
+  io::Snapshot::open(path).restore(again, model);
+  kv::Contiguous<F32> empty(geometry, 20);
+  EXPECT_TRUE(trial::same_bits(last_logits(decoder, empty, all), last_logits(decoder, again, all)));
+}
+
+}  // namespace
