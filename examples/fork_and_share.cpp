@@ -38,7 +38,8 @@ struct Options {
 
 void declare(examples::CommandLine& command, Options& options) {
   examples::add_model(command, options.model, "a checkpoint (the embedded one)");
-  command.add_nonempty_text("--prompt", options.prompt, "the text to continue");
+  command.add_nonempty_text("--prompt", options.prompt,
+                            "the text to continue (of the model's own text)");
   examples::add_number(command, "--samples", options.samples, "continuations (4)", 1, 1000);
   examples::add_number(command, "--max-new-tokens", options.new_tokens, "tokens of each (24)", 1,
                        1 << 20);
@@ -54,7 +55,8 @@ void fork_and_share(const Options& options) {
   io::Checkpoint checkpoint = examples::load(options.model);
   const io::Tokenizer tokenizer = examples::load_tokenizer(options.model);
   const std::vector<Token> prompt =
-      examples::checked("--prompt", [&] { return tokenizer.encode(options.prompt); });
+      examples::encode(tokenizer, options.prompt, "--prompt", checkpoint.config, options.model);
+  examples::check_length("--prompt", std::ssize(prompt), checkpoint.config);
   decoding::GenerateOptions generate = {.max_new_tokens = options.new_tokens,
                                         .stop = {.end_tokens = checkpoint.end_tokens},
                                         .sampler = {.temperature = 0.7}};

@@ -34,8 +34,8 @@ void declare(examples::CommandLine& command, Options& options) {
   const auto number = [&command](const std::string& name, Index& value, const std::string& about) {
     return examples::add_number(command, name, value, about, 1);
   };
-  const auto model = command.add_nonempty_text("--model", options.model,
-                                               "a folder with a config.json, or a GGUF file");
+  const auto model = command.add_nonempty_text(
+      "--model", options.model, "a folder with a config.json, or a GGUF file", "FOLDER-OR-FILE");
   auto layers = number("--layers", options.layers, "layers of the model");
   auto heads = number("--kv-heads", options.kv_heads, "key and value heads of a layer");
   auto dim = number("--head-dim", options.head_dim, "numbers of a key and of a value");
@@ -140,6 +140,8 @@ void kv_memory(Options options) {
   const kv::Geometry geometry = geometry_of(options);
   expects<examples::UsageError>(options.store.kind != "ring" || options.store.window > 0,
                                 "--store: a ring needs a window; give --window");
+  expects<examples::UsageError>(options.store.window > 0 || options.store.kept_tokens == 0,
+                                "--keep: every token is kept where no window is; give --window");
   const Bill costs = examples::checked("the sizes", [&] {
     return codec::visit_cache(options.store.formats.keys, [&]<class K>(K) {
       return codec::visit_cache(options.store.formats.values,

@@ -37,7 +37,7 @@ struct Options {
 void declare(examples::CommandLine& command, Options& options) {
   examples::add_model(command, options.model, "a checkpoint").required();
   command.add_text("--tokens", options.tokens, "token ids, as in \"1 2 3\"").required();
-  command.add_nonempty_text("--out", options.out, "the file: a row of f32 for every token")
+  command.add_nonempty_text("--out", options.out, "a row of f32 for every token", "FILE")
       .required();
   command.add_text("--chunks", options.chunks, "tokens of each step, as in \"2 1\"");
   examples::add_load_options(command, options.load);
@@ -100,6 +100,7 @@ void write(const Options& options, const model::Decoder& decoder, S& store,
 void logits(const Options& options) {
   io::Checkpoint checkpoint = examples::load(options.model, options.load);
   const std::vector<Token> tokens = tokens_of(options, checkpoint.config.vocabulary);
+  examples::check_length("--tokens", std::ssize(tokens), checkpoint.config);
   const std::vector<Index> chunks = chunks_of(options, std::ssize(tokens));
   examples::set_window(options.store, checkpoint.config);
   const model::Decoder decoder(std::move(checkpoint.config), std::move(checkpoint.weights));

@@ -78,7 +78,9 @@ void long_chat(const Options& options) {
   std::cout << "turn  prompt tokens  cached tokens   kept, ms  computed, ms   cache bytes\n"
             << std::fixed << std::setprecision(2);
   for (Index turn = 0; turn < options.turns; ++turn) {
-    const auto line = tokenizer.encode(kLines[static_cast<std::size_t>(turn) % kLines.size()]);
+    const auto line =
+        examples::encode(tokenizer, kLines[static_cast<std::size_t>(turn) % kLines.size()],
+                         "the conversation", decoder.config(), options.model);
     conversation.insert(conversation.end(), line.begin(), line.end());
     const decoding::GenerateOptions generate = {.max_new_tokens = options.answer,
                                                 .sampler = {.temperature = 0.7},

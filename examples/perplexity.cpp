@@ -38,7 +38,7 @@ struct Options {
 
 void declare(examples::CommandLine& command, Options& options) {
   examples::add_model(command, options.model, "a checkpoint (the embedded one)");
-  command.add_nonempty_text("--text", options.text, "a file of UTF-8 (a speech of Hamlet's)");
+  command.add_nonempty_text("--text", options.text, "UTF-8 (a speech of Hamlet's)", "FILE");
   examples::add_number(command, "--window", options.window,
                        "tokens read together, each from nothing (256)", 2, 1 << 20);
   examples::add_threads(command, options.threads);
@@ -70,12 +70,12 @@ constexpr Format kFormats[] = {
     {.weights = codec::Type::q4_0, .activations = Activations::quantised},
 };
 
-std::vector<Token> tokens_of(const Options& options) {
+std::vector<Token> tokens_of(const Options& options, const model::Config& config) {
   const io::Tokenizer tokenizer = examples::load_tokenizer(options.model);
   const io::MappedFile file(options.text.empty() ? examples::default_model_folder() + "/hamlet.txt"
                                                  : options.text);
   std::vector<Token> tokens =
-      examples::checked("--text", [&] { return tokenizer.encode(file.text()); });
+      examples::encode(tokenizer, file.text(), "--text", config, options.model);
   expects<examples::UsageError>(tokens.size() >= 2, "--text: has ",
                                 examples::counted(std::ssize(tokens), "token"), ", of at least 2");
   return tokens;
@@ -135,6 +135,12 @@ double largest_difference(std::span<const float> a, std::span<const float> b) {
   return largest;
 }
 
+void print_head(Index tokens, Index window) {
+  std::cout << examples::counted(tokens, "token") << " in windows of " << window
+            << "\n\nweights    activations  cache     weight bytes  bytes a token   perplexity"
+            << "  largest logit error\n";
+}
+
 void print_row(const Format& format, const model::Decoder& decoder, Index token_bytes,
                double perplexity, double difference) {
   const std::string weights = format.weights ? std::string(name(*format.weights)) : "as stored";
@@ -148,10 +154,9 @@ void print_row(const Format& format, const model::Decoder& decoder, Index token_
 }
 
 void compare(const Options& options) {
-  const std::vector<Token> tokens = tokens_of(options);
-  std::cout << examples::counted(std::ssize(tokens), "token") << " in windows of " << options.window
-            << "\n\nweights    activations  cache     weight bytes  bytes a token   perplexity"
-            << "  largest logit error\n";
+  const model::Config config = examples::read_config(options.model);
+  examples::check_length("--window", options.window, config);
+  const std::vector<Token> tokens = tokens_of(options, config);
   ThreadPool threads(options.threads);
   std::vector<float> reference;
   std::optional<model::Decoder> decoder;
@@ -170,9 +175,14 @@ void compare(const Options& options) {
               store.geometry().template payload_bytes<typename S::Keys, typename S::Values>(1);
           return logits_of(*decoder, tokens, options.window, threads, store);
         });
-    if (reference.empty()) reference = logits;
-    print_row(format, *decoder, token_bytes, perplexity(logits, tokens, options.window),
-              largest_difference(logits, reference));
+    const double surprise = perplexity(logits, tokens, options.window);
+    expects<FormatError>(std::isfinite(surprise), options.model,
+                         ": gives logits that are no numbers");
+    if (reference.empty()) {
+      reference = logits;
+      print_head(std::ssize(tokens), options.window);
+    }
+    print_row(format, *decoder, token_bytes, surprise, largest_difference(logits, reference));
   }
 }
 

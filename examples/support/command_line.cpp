@@ -1,5 +1,7 @@
 #include "support/command_line.hpp"
 
+#include <decant/io/utf8.hpp>
+
 #include <CLI/CLI.hpp>
 #include <exception>
 #include <iostream>
@@ -15,6 +17,10 @@ Option& Option::required() {
 }
 Option& Option::needs(const Option& other) {
   option_->needs(other.option_);
+  return *this;
+}
+Option& Option::repeatable() {
+  option_->take_all()->trigger_on_parse();
   return *this;
 }
 Option& Option::excludes(const Option& other) {
@@ -57,7 +63,7 @@ void CommandLine::add_flag(const std::string& name, bool& value, const std::stri
 
 int CommandLine::run(int argc, char** argv, const std::function<void()>& body) {
   const auto failed = [&](std::string_view why, int exit_code) {
-    std::cerr << app_->get_name() << ": " << why << '\n';
+    std::cerr << app_->get_name() << ": " << decant::io::printable(why, 1 << 14) << '\n';
     return exit_code;
   };
   try {

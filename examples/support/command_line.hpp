@@ -48,6 +48,7 @@ class CommandLine {
     Option& required();
     Option& needs(const Option& other);
     Option& excludes(const Option& other);
+    Option& repeatable();  // `read` gets each of its texts
 
    private:
     friend class CommandLine;

@@ -60,6 +60,22 @@ io::Checkpoint load(const std::string& path, const io::LoadOptions& options) {
 
 io::Tokenizer load_tokenizer(const std::string& path) { return io::load_tokenizer(path); }
 
+std::vector<Token> encode(const io::Tokenizer& tokenizer, std::string_view text,
+                          const std::string& argument, const model::Config& config,
+                          const std::string& path) {
+  const std::vector<Token> tokens = checked(argument, [&] { return tokenizer.encode(text); });
+  for (Token token : tokens) {
+    expects<FormatError>(token < config.vocabulary, path, ": its tokenizer has a token ", token,
+                         ", the model a vocabulary of ", config.vocabulary);
+  }
+  return tokens;
+}
+
+void check_length(const std::string& argument, Index tokens, const model::Config& config) {
+  expects<UsageError>(tokens <= config.max_positions, argument, ": ", counted(tokens, "token"),
+                      ", the model was made for ", config.max_positions);
+}
+
 model::Config read_config(const std::string& path) { return io::read_config(path); }
 
 }  // namespace examples

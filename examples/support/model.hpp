@@ -7,6 +7,7 @@
 // Tested by   tests/examples/CMakeLists.txt, which starts an example from another folder
 #pragma once
 
+#include <decant/core/types.hpp>
 #include <decant/io/checkpoint.hpp>
 #include <decant/io/load_options.hpp>
 #include <decant/model/config.hpp>
@@ -14,6 +15,8 @@
 #include "support/command_line.hpp"
 
 #include <string>
+#include <string_view>
+#include <vector>
 
 namespace decant::inline v0::io {
 class Tokenizer;  // whoever loads one includes it
@@ -36,5 +39,14 @@ decant::io::Checkpoint load(const std::string& path, const decant::io::LoadOptio
 // Its tokenizer, and its shape alone.
 decant::io::Tokenizer load_tokenizer(const std::string& path);
 decant::model::Config read_config(const std::string& path);
+
+// The tokens of a text given as `argument`, all of them in the vocabulary of the model at `path`.
+std::vector<decant::Token> encode(const decant::io::Tokenizer& tokenizer, std::string_view text,
+                                  const std::string& argument, const decant::model::Config& config,
+                                  const std::string& path);
+
+// Refuses more tokens at once than the model was made for.
+void check_length(const std::string& argument, decant::Index tokens,
+                  const decant::model::Config& config);
 
 }  // namespace examples

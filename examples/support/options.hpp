@@ -34,6 +34,14 @@ std::optional<Number> parse(std::string_view text) {
   return whole ? std::optional(number) : std::nullopt;
 }
 
+// Whether it begins with a number too large for its type.
+template <class Number>
+bool overflows(std::string_view text) {
+  Number number{};
+  return std::from_chars(text.data(), text.data() + text.size(), number).ec ==
+         std::errc::result_out_of_range;
+}
+
 template <class Number>
 std::string written(Number number) {
   std::ostringstream text;
@@ -54,7 +62,7 @@ CommandLine::Option add_number(
       return std::string();
     }
     constexpr std::string_view kKind = std::is_integral_v<Number> ? "whole number" : "number";
-    const bool open = most == std::numeric_limits<Number>::max();
+    const bool open = most == std::numeric_limits<Number>::max() && !overflows<Number>(text);
     return sentence("\"", text, "\" is not a ", kKind,
                     open ? sentence(" of at least ", written(least))
                          : sentence(" from ", written(least), " to ", written(most)));

@@ -3,19 +3,14 @@
 // Reading weights and keys bounds a step of few rows, multiplying and adding one of many. Both are
 // measured here, in the same run, since no two machines and no two hours are alike.
 //
-// Depends on  model/profile.hpp, support/bounds.hpp
+// Depends on  model/profile.hpp; profile.cpp on support/bounds.hpp
 // Tested by   tests/examples/CMakeLists.txt
 #pragma once
 
-#include <decant/core/buffer.hpp>
 #include <decant/core/executor.hpp>
-#include <decant/core/types.hpp>
 #include <decant/model/profile.hpp>
 
-#include "support/bounds.hpp"
-
 #include <algorithm>
-#include <chrono>
 #include <iomanip>
 #include <ostream>
 #include <string_view>
@@ -28,36 +23,8 @@ struct Bounds {
   double flops = 0;
 };
 
-// The least seconds of a few runs.
-template <class F>
-double least_seconds(F&& run) {
-  double least = 1e9;
-  for (int turn = 0; turn < 5; ++turn) {
-    const auto begin = std::chrono::steady_clock::now();
-    run();
-    least = std::min(
-        least, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
-  }
-  return least;
-}
-
-// A plain read of 256 MiB in eight streams a thread.
-inline double read_bound(decant::Executor& executor) {
-  decant::Buffer<float> memory(Index{64} << 20);
-  std::fill_n(memory.data(), memory.size(), 1.0f);
-  const double seconds =
-      least_seconds([&] { read_memory<8>(memory.data(), memory.bytes(), executor); });
-  return static_cast<double>(memory.bytes()) / seconds;
-}
-
-// f32 multiply-adds in registers.
-inline double multiply_bound(decant::Executor& executor) {
-  return burst_flops(executor.threads()) / least_seconds([&] { burst(executor); });
-}
-
-inline Bounds measure_bounds(decant::Executor& executor) {
-  return {read_bound(executor), multiply_bound(executor)};
-}
+// What this machine reads and multiplies on the executor's threads.
+Bounds measure_bounds(decant::Executor& executor);
 
 // Each kind of operation: its time, its rates, and the share of the nearer bound that it reached.
 inline void print(std::ostream& out, const decant::model::Profile& profile, double waiting,

@@ -18,6 +18,8 @@
 
 namespace examples {
 
+inline constexpr Index kLargestPage = 1 << 20;
+
 struct StoreOptions {
   std::string kind = "contiguous";
   Formats formats;
@@ -39,8 +41,11 @@ inline void add_store_kind(CommandLine& command, StoreOptions& options) {
               [&options](const std::string& text) {
                 const auto tokens = parse<Index>(text);
                 options.page_tokens = tokens.value_or(0);
-                const bool fits = tokens && *tokens > 0 && *tokens % decant::kv::kPanelTokens == 0;
-                return fits ? std::string() : sentence("\"", text, "\" is not a multiple of 16");
+                const bool fits = tokens && *tokens > 0 && *tokens <= kLargestPage &&
+                                  *tokens % decant::kv::kPanelTokens == 0;
+                return fits ? std::string()
+                            : sentence("\"", text, "\" is not a multiple of 16 up to ",
+                                       kLargestPage);
               });
   add_number(command, "--window", options.window,
              "tokens that a row sees, itself counted (the model's)", 1);
@@ -60,6 +65,7 @@ inline void set_window(const StoreOptions& options, decant::model::Config& confi
     config.windows.assign(static_cast<std::size_t>(config.layers), options.window);
   }
   config.kept_tokens = options.kept_tokens;
+  checked("--window and --keep", [&] { decant::model::check(config); });
   decant::expects<UsageError>(options.kept_tokens == 0 || config.widest_window() > 0,
                               "--keep: every token is seen where no window is; give --window");
   decant::expects<UsageError>(options.kind != "ring" || config.widest_window() > 0,

@@ -44,10 +44,13 @@ TYPED_TEST(Blocks, KeepWeightsWithinTheirStep) {
     const Numbers found = loaded<TypeParam>(block);
     float largest = 0;
     for (float number : numbers) largest = std::max(largest, std::abs(number));
-    const float steps = TypeParam::kBits == 8 ? 127.0f : 8.0f;
-    const float missing = TypeParam::kBits == 8 ? 0.5f : 1.0f;
-    const float bound = largest / steps * missing + largest * 0x1p-10f;
-    for (std::size_t i = 0; i < 32; ++i) EXPECT_NEAR(found[i], numbers[i], bound) << i;
+    const float step = largest / (TypeParam::kBits == 8 ? 127.0f : 8.0f);
+    for (std::size_t i = 0; i < 32; ++i) {
+      const bool cut =
+          TypeParam::kBits == 4 && TypeParam::number(block, static_cast<Index>(i)) == 7;
+      const float bound = step * (cut ? 1.0f : 0.5f) + largest * 0x1p-10f;  // 8 does not exist
+      EXPECT_NEAR(found[i], numbers[i], bound) << i;
+    }
   }
 }
 

@@ -136,6 +136,30 @@ TYPED_TEST(Snapshots, OfWhatARingHoldsFillARing) {
   EXPECT_EQ(all.end(), 0);
 }
 
+// The first row behind what is restored sees a whole window of it, or none is restored.
+TYPED_TEST(Snapshots, OfARingFillWhatTheirWindowReaches) {
+  using K = typename TypeParam::Keys;
+  using V = typename TypeParam::Values;
+  const trial::Folder folder;
+  const auto path = folder.path() / "ring.decant";
+  for (Index kept : {0, 5}) {
+    kv::Ring<K, V> saved(kStoreGeometry, 33, 1, kept);
+    fill(saved, 120);
+    io::save_snapshot(path, saved, snapshot_tokens(120), "m");
+    const io::Snapshot snapshot = io::Snapshot::open(path);
+    kv::Ring<K, V> ring(kStoreGeometry, 33, 1, kept);
+    const Position fewest = snapshot.fewest(ring);
+    EXPECT_EQ(fewest, saved.begin(0) + 32);
+    EXPECT_LT(fewest, 120);
+    EXPECT_THROW(snapshot.restore(ring, "m", fewest - 1), std::invalid_argument);
+    EXPECT_EQ(ring.end(), 0);
+    snapshot.restore(ring, "m", fewest);
+    EXPECT_EQ(ring.end(), fewest);
+    kv::Contiguous<K, V> all(kStoreGeometry, 120);
+    EXPECT_EQ(snapshot.fewest(all), 121);  // not even all its tokens
+  }
+}
+
 TYPED_TEST(Snapshots, OfARingThatKeepsItsFirstTokensBringThemBack) {
   using K = typename TypeParam::Keys;
   using V = typename TypeParam::Values;
@@ -203,7 +227,8 @@ class SavedSequence : public testing::Test {
 
 TEST_F(SavedSequence, RefusesAStoreByTheFieldThatDiffers) {
   kv::Contiguous<Int8, BF16> right(kStoreGeometry, 40);
-  EXPECT_EQ(refusal(right, "another"), "saved: was computed by a model, not another");
+  EXPECT_EQ(refusal(right, "another"),
+            "saved: was computed by other weights or another configuration, a model, not another");
   kv::Contiguous<Int8> values(kStoreGeometry, 40);
   EXPECT_EQ(refusal(values), "saved: has values in bf16, not int8");
   kv::Contiguous<BF16> keys(kStoreGeometry, 40);

@@ -124,6 +124,9 @@ TEST(Interchange, RefusesWhatIsNotThere) {
   EXPECT_THROW(arrays.fill(store, {5, 4}), std::invalid_argument);
   EXPECT_THROW(kv::copy_out(store, 2, {0, 1}, {nullptr, nullptr, 8}), std::invalid_argument);
   EXPECT_TRUE(trial::holds(store, numbered(10)));
+  kv::Ring<codec::F32> ring(kArrayGeometry, 20, 5, 3);  // its first three tokens, and a gap
+  for (Index id = 0; id < 100; ++id) trial::append(ring, std::vector<Index>{id});
+  EXPECT_THROW(arrays.fill(ring, {0, 8}), std::invalid_argument);
   for (const auto& numbers : arrays.keys) {
     for (float number : numbers) EXPECT_EQ(number, 9.0f);
   }

@@ -150,6 +150,12 @@ TEST(Ring, KeepsTheFirstTokensHoweverTheyCome) {
         append(ring, more);
         ids.insert(ids.end(), more.begin(), more.end());
         ASSERT_TRUE(holds(ring, ids));
+        Position covered = 0;
+        for (const kv::Block& block : ring.blocks(1, 2)) {
+          ASSERT_GE(block.first, covered);
+          covered = block.end();
+        }
+        ASSERT_GE(covered, ring.end());
         for (Position at = 0; at < std::min(kept, ring.end()); ++at) {
           trial::StoredRow row = trial::row_of(at, 1, 2);
           const trial::StoredRow put = row;

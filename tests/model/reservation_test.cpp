@@ -3,6 +3,9 @@
 
 #include "law/models.hpp"
 
+#include <decant/kv/layered.hpp>
+#include <decant/kv/ring.hpp>
+
 #include <gtest/gtest.h>
 
 #include <stdexcept>
@@ -77,6 +80,25 @@ TEST_F(Reservation, IsGivenBackWhereverTheExecutorFails) {
     EXPECT_EQ(large_.reserved(), 0);
     EXPECT_EQ(large_.end(), 0);
   }
+}
+
+// A step that runs in parts, since a ring takes three rows at once, begins none that cannot end.
+TEST_F(Reservation, OfAStepInPartsIsRefusedBeforeItsFirst) {
+  trial::Family family = trial::windowed();
+  family.config.windows = {4, 0, 4};
+  const model::Decoder decoder = trial::decoder_of(family);
+  kv::Geometry local = family.config.geometry();
+  kv::Geometry global = local;
+  local.layers = 2;
+  global.layers = 1;
+  kv::Layered store(family.config.windows, kv::Ring<codec::F32>(local, 4, 3),
+                    kv::Contiguous<codec::F32>(global, 30));
+  const auto tokens = trial::random_tokens(family.config, 50, 1);
+  model::Workspace workspace(decoder.config(), {.rows = 50});
+  model::Batch<decltype(store)> batch;
+  batch.add(store, tokens);
+  EXPECT_THROW(decoder.step(batch, workspace), CacheFull);
+  EXPECT_EQ(store.end(), 0);
 }
 
 TEST_F(Reservation, IsPublishedWhole) {

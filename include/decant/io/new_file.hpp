@@ -101,7 +101,10 @@ class NewFile {
       file_.reset(std::fopen(part_.string().c_str(), "wbx"));  // x: only where there is none
       if (file_ == nullptr && errno != EEXIST) fail(errno);
     }
-    if (file_ == nullptr) fail(EEXIST);
+    if (file_ == nullptr) {
+      fail(std::make_error_code(std::errc::file_exists),
+           "cannot be written: 100 unfinished files of that name, .part to .part99, are there");
+    }
   }
 
   std::filesystem::path path_, folder_, part_;

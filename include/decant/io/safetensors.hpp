@@ -133,7 +133,8 @@ inline Safetensors Safetensors::parse(std::span<const std::byte> bytes, std::str
                        " bytes are too few for a safetensors header");
   const std::uint64_t length = little_endian(bytes.first<8>());
   expects<FormatError>(length <= kMaxHeader, result.name_, ": a header of ", length,
-                       " bytes, beyond the limit of ", kMaxHeader);
+                       " bytes, beyond the limit of ", kMaxHeader,
+                       ": no safetensors file, or a damaged one");
   expects<FormatError>(length <= bytes.size() - 8, result.name_, ": a header of ", length,
                        " bytes in a file of ", bytes.size());
   const auto header = bytes.subspan(8, static_cast<std::size_t>(length));

@@ -239,7 +239,8 @@ inline void Snapshot::check_store(const detail::StoreShape& store, std::string_v
                            std::string_view wanted) {
     expects(same, file_.name(), ": ", what, " ", has, ", not ", wanted);
   };
-  differs(model_ == model, "was computed by", printable(model_), printable(model));
+  differs(model_ == model, "was computed by other weights or another configuration,",
+          printable(model_), printable(model));
   differs(geometry_ == store.geometry, "has", detail::text_of(geometry_),
           detail::text_of(store.geometry));
   differs(keys_ == store.keys, "has keys in", codec::name(keys_), codec::name(store.keys));
