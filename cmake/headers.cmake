@@ -64,6 +64,13 @@ set(DECANT_HEADERS
   include/decant/model/weights_check.hpp
   include/decant/model/workspace.hpp
   include/decant/decoding/generate.hpp
+  include/decant/decoding/generation.hpp
+  include/decant/decoding/drafter.hpp
+  include/decant/decoding/model_drafter.hpp
+  include/decant/decoding/run.hpp
+  include/decant/decoding/candidates.hpp
+  include/decant/decoding/log_probabilities.hpp
+  include/decant/decoding/penalties.hpp
   include/decant/decoding/sampler.hpp
   include/decant/decoding/statistics.hpp
   include/decant/decoding/stop.hpp)

@@ -4,12 +4,17 @@
 // a store that holds keys and values, a workspace, and one call whose sink gets each token at once.
 #include <decant/decoding/generate.hpp>
 
+#include <decant/codec/plain.hpp>
 #include <decant/core/thread_pool.hpp>
+#include <decant/decoding/drafter.hpp>
+#include <decant/decoding/model_drafter.hpp>
 #include <decant/io/load_options.hpp>
 #include <decant/io/new_file.hpp>
 #include <decant/io/text_stream.hpp>
 #include <decant/io/tokenizer.hpp>
+#include <decant/io/utf8.hpp>
 #include <decant/kv/block.hpp>
+#include <decant/kv/contiguous.hpp>
 #include <decant/model/decoder.hpp>
 
 #include "support/command_line.hpp"
@@ -17,6 +22,7 @@
 #include "support/options.hpp"
 #include "support/prefix_file.hpp"
 #include "support/profile.hpp"
+#include "support/sampler.hpp"
 #include "support/store.hpp"
 
 #include <algorithm>
@@ -31,39 +37,60 @@ namespace {
 
 using namespace decant;
 
+constexpr Index kDraftRows = 9;  // of logits: a token and eight guesses
+
 struct Options {
   std::string model = examples::default_model_folder();
   std::string prompt = "ROMEO:";
-  decoding::GenerateOptions generate = {.max_new_tokens = 100, .sampler = {.temperature = 0.8}};
+  decoding::GenerateOptions generate = {.max_new_tokens = 100};
+  examples::SamplerChoice sampler;
+  std::vector<std::string> stops;
   io::LoadOptions load;
   examples::StoreOptions store;
   std::string load_prefix, save_prefix;
+  std::string draft_model;
+  bool draft_ngram = false;
   Index threads = examples::default_threads();
   bool stats = false;
   bool profile = false;
 };
 
 void declare(examples::CommandLine& command, Options& options) {
-  decoding::SamplerOptions& sampler = options.generate.sampler;
+  decoding::GenerateOptions& generate = options.generate;
   examples::add_model(command, options.model, "a checkpoint (the embedded one)");
   command.add_text("--prompt", options.prompt, "the text to continue (\"ROMEO:\")");
-  const auto number = [&command]<class Number>(const std::string& name, Number& value,
-                                               const std::string& about,
-                                               Number most = std::numeric_limits<Number>::max()) {
-    examples::add_number(command, name, value, about, 0, most);
-  };
-  number("--max-new-tokens", options.generate.max_new_tokens, "at most so many (100)");
-  number("--temperature", sampler.temperature, "0 takes the most probable token (0.8)");
-  number("--top-k", sampler.top_k, "of the k most probable tokens; 0: of all (0)");
-  number("--top-p", sampler.top_p, "of the most probable up to this mass (1)", 1.0);
-  number("--min-p", sampler.min_p, "of those so probable beside the best (0)");
-  number("--seed", sampler.seed, "which random numbers (0)");
+  examples::add_number(command, "--max-new-tokens", generate.max_new_tokens,
+                       "at most so many (100)", 0);
+  examples::add_number(command, "--max-seconds", generate.max_seconds, "no longer than that", 0);
+  command
+      .add("--stop", "TEXT", "where the text ends; may be given again",
+           [&options](const std::string& text) {
+             options.stops.push_back(text);
+             return text.empty() ? "is empty" : std::string();
+           })
+      .repeatable();
+  examples::add_filters(command, options.sampler);
+  examples::add_penalties(command, options.sampler);
+  command.add(
+      "--logprobs", "N", "log-probabilities of each token and the N best, to standard error",
+      [&generate](const std::string& text) {
+        generate.log_probabilities = examples::parse<Index>(text);
+        const bool fits = generate.log_probabilities.value_or(-1) >= 0;
+        return fits ? std::string()
+                    : examples::sentence("\"", text, "\" is not a whole number of at least 0");
+      });
   examples::add_load_options(command, options.load);
   examples::add_store_options(command, options.store);
   command.add_nonempty_text("--load-prefix", options.load_prefix,
-                            "a file of --save-prefix: what it has of the prompt is not computed");
+                            "a file of --save-prefix: what it has of the prompt is not computed",
+                            "FILE");
   command.add_nonempty_text("--save-prefix", options.save_prefix,
-                            "where the keys and values of prompt and text go");
+                            "where the keys and values of prompt and text go", "FILE");
+  command.add_nonempty_text("--draft-model", options.draft_model,
+                            "a smaller model of the same vocabulary that guesses ahead",
+                            "FOLDER|FILE.gguf");
+  command.add_flag("--draft-ngram", options.draft_ngram,
+                   "guesses that what came before comes again; the text is the same");
   examples::add_threads(command, options.threads);
   command.add_flag("--recompute", options.generate.recompute, "no reuse; the text is the same");
   command.add_flag("--stats", options.stats, "counts and times to standard error");
@@ -74,17 +101,11 @@ void declare(examples::CommandLine& command, Options& options) {
 std::vector<Token> encode(const Options& options, const io::Tokenizer& tokenizer,
                           const io::Checkpoint& checkpoint) {
   std::vector<Token> tokens =
-      examples::checked("--prompt", [&] { return tokenizer.encode(options.prompt); });
+      examples::encode(tokenizer, options.prompt, "--prompt", checkpoint.config, options.model);
   if (tokens.empty() && checkpoint.begin_token) tokens.push_back(*checkpoint.begin_token);
   expects<examples::UsageError>(!tokens.empty(), "--prompt: is empty, and the model has no token ",
                                 "that begins a text");
-  expects<examples::UsageError>(std::ssize(tokens) <= checkpoint.config.max_positions,
-                                "--prompt: has ", tokens.size(), " tokens, the model was made for ",
-                                checkpoint.config.max_positions);
-  const Token largest = *std::ranges::max_element(tokens);
-  expects<FormatError>(largest < checkpoint.config.vocabulary, options.model,
-                       ": its tokenizer has a token ", largest, ", the model a vocabulary of ",
-                       checkpoint.config.vocabulary);
+  examples::check_length("--prompt", std::ssize(tokens), checkpoint.config);
   return tokens;
 }
 
@@ -94,11 +115,54 @@ void print(const decoding::Generation& generation) {
             << "cached tokens          " << of.cached_tokens << '\n'
             << "generated tokens       " << of.generated_tokens << ", ended by "
             << name(generation.reason) << '\n'
+            << "accepted drafts        " << of.accepted_tokens << " of " << of.proposed_tokens
+            << '\n'
             << "time to first token    " << of.time_to_first_token * 1e3 << " ms\n"
             << "time per output token  " << of.time_per_output_token() * 1e3 << " ms\n"
             << "prefill                " << of.prefill_tokens_per_second() << " tokens/s\n"
             << "decode                 " << of.decode_tokens_per_second() << " tokens/s\n"
             << "cache                  " << examples::grouped(of.cache_bytes) << " bytes\n";
+}
+
+// A line for each token: what was taken, then the best.
+void print_log_probabilities(const decoding::Generation& generation,
+                             const io::Tokenizer& tokenizer) {
+  const auto show = [&](const decoding::LogProbability& of) {
+    const std::vector<Token> token = {of.token};
+    std::cerr << of.value << " \"" << io::printable(tokenizer.decode(token)) << '"';
+  };
+  for (const decoding::LogProbabilities& place : generation.log_probabilities) {
+    show(place.taken);
+    for (const decoding::LogProbability& best : place.top) {
+      std::cerr << "  ";
+      show(best);
+    }
+    std::cerr << '\n';
+  }
+}
+
+// Generates with the drafter that was asked for.
+template <kv::Store S, class Sink>
+decoding::Generation run(const Options& options, const model::Decoder& decoder, S& store,
+                         model::Workspace& workspace, const std::vector<Token>& prompt,
+                         const Sink& show) {
+  if (options.draft_ngram) {
+    decoding::NgramDrafter drafter;
+    return generate(decoder, store, workspace, prompt, options.generate, show, drafter);
+  }
+  if (options.draft_model.empty()) {
+    return generate(decoder, store, workspace, prompt, options.generate, show);
+  }
+  io::Checkpoint checkpoint = examples::load(options.draft_model, options.load);
+  const model::Decoder small(std::move(checkpoint.config), std::move(checkpoint.weights));
+  expects<examples::UsageError>(small.config().vocabulary == decoder.config().vocabulary,
+                                "--draft-model: a vocabulary of ", small.config().vocabulary,
+                                ", the model has one of ", decoder.config().vocabulary);
+  kv::Contiguous<codec::BF16> drafts(small.config().geometry(), store.capacity());
+  model::Workspace room(small.config(), {.rows = workspace.limits().rows}, workspace.executor());
+  decoding::ModelDrafter drafter(small, drafts, room, options.generate.sampler,
+                                 options.generate.sequence);
+  return generate(decoder, store, workspace, prompt, options.generate, show, drafter);
 }
 
 // Prints prompt and continuation; the prompt waits for the first token, so that whatever fails
@@ -109,22 +173,24 @@ decoding::Generation stream(const Options& options, const io::Tokenizer& tokeniz
                             const std::vector<Token>& prompt) {
   ThreadPool threads(options.threads);
   model::WaitingExecutor watched(threads);
-  model::Workspace workspace(decoder.config(), {.rows = chunk},
+  model::Workspace workspace(decoder.config(),
+                             {.rows = chunk, .logit_rows = std::min(chunk, kDraftRows)},
                              options.profile ? static_cast<Executor&>(watched) : threads);
   model::Profile profile;
   if (options.profile) workspace.set_profile(&profile);
 
   io::TextStream text(tokenizer, prompt);
+  decoding::StopText stops(options.stops);
   std::string waiting = options.prompt;
   const auto show = [&](Token token) {
-    std::cout << std::exchange(waiting, "") << text.push(token) << std::flush;
-    return std::cout.good();
+    std::cout << std::exchange(waiting, "") << stops.push(text.push(token)) << std::flush;
+    return std::cout.good() && !stops.stopped();
   };
   if (!options.load_prefix.empty()) {
     examples::load_prefix(options.load_prefix, decoder, prompt, store);
   }
-  auto generation = generate(decoder, store, workspace, prompt, options.generate, show);
-  std::cout << waiting << text.finish() << '\n';
+  auto generation = run(options, decoder, store, workspace, prompt, show);
+  std::cout << waiting << stops.push(text.finish()) << stops.finish() << '\n';
   if (!options.save_prefix.empty()) {
     std::vector<Token> tokens = prompt;
     tokens.insert(tokens.end(), generation.tokens.begin(), generation.tokens.end());
@@ -142,6 +208,12 @@ void generate(Options options) {
   if (!options.save_prefix.empty()) io::NewFile(options.save_prefix);  // or fails before a word
   const std::vector<Token> prompt = encode(options, tokenizer, checkpoint);
   options.generate.stop.end_tokens = checkpoint.end_tokens;
+  options.generate.sampler = options.sampler.resolved();
+  expects<examples::UsageError>(!options.draft_ngram || options.draft_model.empty(),
+                                "--draft-ngram: excludes --draft-model");
+  examples::checked("--logit-bias", [&] {
+    check(options.generate.sampler.penalties, checkpoint.config.vocabulary);
+  });
   examples::set_window(options.store, checkpoint.config);
   const model::Decoder decoder(std::move(checkpoint.config), std::move(checkpoint.weights));
   const Index room = decoder.config().max_positions - std::ssize(prompt);
@@ -155,6 +227,7 @@ void generate(Options options) {
               << " positions that the model was made for\n";
   }
   if (options.stats) print(generation);
+  if (options.generate.log_probabilities) print_log_probabilities(generation, tokenizer);
 }
 
 }  // namespace

@@ -32,7 +32,14 @@
 #include <decant/core/simd.hpp>
 #include <decant/core/thread_pool.hpp>
 #include <decant/core/types.hpp>
+#include <decant/decoding/candidates.hpp>
+#include <decant/decoding/drafter.hpp>
 #include <decant/decoding/generate.hpp>
+#include <decant/decoding/generation.hpp>
+#include <decant/decoding/log_probabilities.hpp>
+#include <decant/decoding/model_drafter.hpp>
+#include <decant/decoding/penalties.hpp>
+#include <decant/decoding/run.hpp>
 #include <decant/decoding/sampler.hpp>
 #include <decant/decoding/statistics.hpp>
 #include <decant/decoding/stop.hpp>

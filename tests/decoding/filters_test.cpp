@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <stdexcept>
 #include <vector>
 
 namespace decant::decoding {
@@ -158,7 +159,7 @@ TEST(FilterOrder, TemperatureFirstLetsFiltersSeeTheTemperedDistribution) {
 }
 
 TEST(FilterOrder, TemperatureLastLetsFiltersSeeTheModelsOwn) {
-  constexpr FilterOrder kLast = FilterOrder::temperature_last;
+  const std::vector<Filter> kLast = presets::llama_cpp().order;
   const auto sharp = survivors({3, 2, 1}, {.temperature = .5, .top_p = .8, .order = kLast});
   ASSERT_EQ(sharp.size(), 2u);
   EXPECT_NEAR(sharp[1].probability / sharp[0].probability, std::exp(-2.0), 1e-12);
@@ -170,6 +171,53 @@ TEST(FilterOrder, TemperatureLastLetsFiltersSeeTheModelsOwn) {
 TEST(FilterOrder, TopPRunsBeforeMinP) {
   // Were min-p first, the .4 would be more than half of the mass of .4 and .3.
   EXPECT_EQ(ids(logits_of({.4, .3, .2, .1}), {.top_p = .5, .min_p = .6}), first(2));
+}
+
+TEST(FilterOrder, IsTheCallers) {
+  const std::vector<float> logits = logits_of({.4, .3, .2, .1});
+  EXPECT_EQ(ids(logits, {.top_p = .5, .min_p = .6, .order = {Filter::min_p, Filter::top_p}}),
+            first(1));
+  EXPECT_EQ(ids(logits, {.top_k = 2, .top_p = .5, .order = {Filter::top_p, Filter::top_k}}),
+            first(2));
+  EXPECT_EQ(ids(logits, {.top_k = 2, .top_p = .5, .order = {Filter::top_k, Filter::top_p}}),
+            first(1));
+}
+
+TEST(FilterOrder, HasEveryFilterThatIsAskedForOnce) {
+  EXPECT_THROW(check(SamplerOptions{.top_k = 2, .order = {Filter::top_p}}), std::invalid_argument);
+  EXPECT_THROW(check(SamplerOptions{.temperature = .5, .order = {}}), std::invalid_argument);
+  EXPECT_THROW(check(SamplerOptions{.order = {Filter::top_p, Filter::top_p}}),
+               std::invalid_argument);
+  EXPECT_NO_THROW(check(SamplerOptions{.order = {}}));
+}
+
+// Entropy 1.2799 nats; the tokens' information is 0.916, 1.204, 1.609 and 2.303.
+TEST(Typical, KeepsWhatIsNearestToTheEntropy) {
+  const std::vector<float> logits = logits_of({.4, .3, .2, .1});
+  EXPECT_EQ(ids(logits, {.typical = .2}), (Tokens{1}));
+  EXPECT_EQ(ids(logits, {.typical = .45}), (Tokens{1, 2}));  // 0.33 off, before 0.36
+  EXPECT_EQ(ids(logits, {.typical = .55}), (Tokens{0, 1, 2}));
+  EXPECT_EQ(ids(logits, {.typical = .95}), first(4));
+  EXPECT_EQ(ids(logits, {.typical = 0}), (Tokens{1}));
+  EXPECT_EQ(ids(std::vector<float>(4, 1.0f), {.typical = .5}), first(2));  // ties by lower id
+}
+
+TEST(Typical, LeavesTheMostProbableOutWhereItSaysTooLittle) {
+  // Entropy 3.13; a token of .4 tells 0.92, those of .01 tell 4.61.
+  std::vector<double> probabilities(60, .01);
+  probabilities.push_back(.4);
+  EXPECT_EQ(ids(logits_of(probabilities), {.typical = .295}), first(30));
+}
+
+// Mean 2, deviation sqrt(2).
+TEST(TopNSigma, KeepsLogitsNearTheBest) {
+  const std::vector<float> logits = {0, 1, 2, 3, 4};
+  EXPECT_EQ(ids(logits, {.top_n_sigma = .5}), (Tokens{4}));
+  EXPECT_EQ(ids(logits, {.top_n_sigma = .8}), (Tokens{3, 4}));
+  EXPECT_EQ(ids(logits, {.top_n_sigma = 1.5}), (Tokens{2, 3, 4}));
+  EXPECT_EQ(ids(logits, {.top_n_sigma = 3}), first(5));
+  EXPECT_EQ(ids({0, 1, -kInfinity, 2, 3, 4}, {.top_n_sigma = .8}), (Tokens{4, 5}));
+  EXPECT_EQ(ids(logits, {.temperature = 7, .top_n_sigma = .8}), (Tokens{3, 4}));
 }
 
 TEST(FilterOrder, PlainProbabilities) {
@@ -191,11 +239,9 @@ TEST(Filters, SurviveExtremeTemperaturesAndLogits) {
   const std::vector<float> logits = {-3e38f, 3e38f, 2.9e38f};
   EXPECT_EQ(ids(logits, {.temperature = 1e-300}), (Tokens{1}));
   EXPECT_EQ(ids(logits, {.temperature = 1e300}), first(3));
-  for (const SamplerOptions& options :
-       {SamplerOptions{.temperature = 1e-300, .order = FilterOrder::temperature_last},
-        {.temperature = 1e300, .order = FilterOrder::temperature_last}}) {
-    EXPECT_EQ(ids(logits, options), (Tokens{1}));
-  }
+  const std::vector<Filter> last = presets::llama_cpp().order;
+  EXPECT_EQ(ids(logits, {.temperature = 1e-300, .order = last}), (Tokens{1}));
+  EXPECT_EQ(ids(logits, {.temperature = 1e300, .order = last}), first(3));
 }
 
 TEST(Filters, LeaveADistributionByAscendingId) {
@@ -206,7 +252,7 @@ TEST(Filters, LeaveADistributionByAscendingId) {
       {.temperature = .7, .top_p = .8},
       {.temperature = .7, .min_p = .2},
       {.temperature = .7, .top_k = 6, .top_p = .95, .min_p = .1},
-      {.temperature = .7, .top_k = 6, .top_p = .95, .order = FilterOrder::temperature_last}};
+      {.temperature = .7, .top_k = 6, .top_p = .95, .order = presets::llama_cpp().order}};
   for (const SamplerOptions& options : settings) {
     const std::vector<Candidate> left = survivors(logits, options);
     double sum = 0;

@@ -51,7 +51,8 @@ TEST(PublishedDistributions, AgreeWithTheFilters) {
   for (const nlohmann::json& entry : entries) {
     const std::vector<float> logits = published_logits_of(entry.at("probs"));
     const auto expected = descending_positive(entry.at("expected"));
-    for (FilterOrder order : {FilterOrder::temperature_first, FilterOrder::temperature_last}) {
+    for (const auto& order :
+         {presets::hf().order, presets::openai_vllm().order, presets::llama_cpp().order}) {
       SamplerOptions options = options_of(entry);
       options.order = order;
       Sampler sampler(options, std::ssize(logits));

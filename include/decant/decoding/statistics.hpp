@@ -18,6 +18,8 @@ struct Statistics {
   Index prompt_tokens = 0;
   Index cached_tokens = 0;         // of the prompt, taken from the store
   Index generated_tokens = 0;      // delivered; an end token is not
+  Index proposed_tokens = 0;       // by a drafter, and verified
+  Index accepted_tokens = 0;       // of those
   double prefill_seconds = 0;      // from the call to the logits of the last prompt token
   double time_to_first_token = 0;  // from the call until the first token is known
   double decode_seconds = 0;       // from the first token to the last

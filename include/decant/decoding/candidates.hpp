@@ -1,0 +1,284 @@
+// decant/decoding/candidates.hpp - the tokens that may come next, and the filters that thin them
+// out.
+//
+// Every rule that could depend on an implementation is fixed: equal logits go by the lower id, the
+// token that crosses a mass stays, at least one token stays, sums are in double.
+//
+// Depends on  core/{error,types}.hpp
+// Source      top-p: Holtzman et al. 2020, arXiv:1904.09751; typical: Meister et al. 2023,
+//             arXiv:2202.00666; min-p: Nguyen et al. 2024, arXiv:2407.01082; top-n-sigma: Tang et
+//             al. 2024, arXiv:2411.07641
+// Tested by   tests/decoding/{filters,sampler}_test.cpp
+#pragma once
+
+#include <decant/core/error.hpp>
+#include <decant/core/types.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <span>
+#include <stdexcept>
+#include <vector>
+
+namespace decant::inline v0::decoding {
+
+// A row of logits has no token that may be chosen: every one is banned.
+class NoCandidate : public std::invalid_argument {
+ public:
+  using std::invalid_argument::invalid_argument;
+};
+
+// A row of logits has one that is NaN or +infinity.
+class BadLogits : public std::invalid_argument {
+ public:
+  using std::invalid_argument::invalid_argument;
+};
+
+// The token of the highest logit, the lower id of equal ones. -infinity bans a token.
+//
+// Errors   BadLogits, NoCandidate
+inline Token argmax(std::span<const float> logits) {
+  float highest = -std::numeric_limits<float>::infinity();
+  std::ptrdiff_t best = -1;
+  for (std::ptrdiff_t token = 0; token < std::ssize(logits); ++token) {
+    const float logit = logits[static_cast<std::size_t>(token)];
+    expects<BadLogits>(logit <= std::numeric_limits<float>::max(), "decoding: the logit of token ",
+                       token, " is ", logit);
+    if (logit > highest) {
+      highest = logit;
+      best = token;
+    }
+  }
+  expects<NoCandidate>(best >= 0, "decoding: no candidate is left, all ", logits.size(),
+                       " tokens are banned");
+  return static_cast<Token>(best);
+}
+
+struct Candidate {
+  Token token = 0;
+  double probability = 0.0;
+
+  friend bool operator==(const Candidate&, const Candidate&) = default;
+};
+
+// Inverse of the cumulative distribution at u, in the order given; probabilities need not sum
+// to 1. A candidate of probability 0 is never drawn, whatever u is.
+//
+// Units    u in [0, 1)
+// Errors   std::invalid_argument where u is outside or no probability is positive
+inline Token draw(std::span<const Candidate> candidates, double u) {
+  expects(u >= 0 && u < 1, "decoding::draw: u is ", u, ", outside [0, 1)");
+  double total = 0;
+  for (const Candidate& candidate : candidates) total += candidate.probability;
+  expects(total > 0, "decoding::draw: no candidate of positive probability");
+  double passed = 0;
+  Token last = 0;
+  for (const Candidate& candidate : candidates) {
+    if (candidate.probability <= 0) continue;
+    passed += candidate.probability;
+    last = candidate.token;
+    if (u * total < passed) break;
+  }
+  return last;  // also where u * total was rounded up to the total
+}
+
+// The candidates of one row at a time. begin() takes them, filters drop some in whatever order they
+// are called, finish() gives what is left. A filter looks at the distribution of what the filters
+// before it have left.
+//
+// Cost     begin() is one pass; top-p and typical sort about as much as they keep; nothing
+// allocates
+//          beyond the most that was taken at once
+// Threads  one owner
+class Candidates {
+ public:
+  void reserve(Index most) { candidates_.reserve(static_cast<std::size_t>(most)); }
+
+  // The `most` best tokens of a row, or all; the row must stay until finish().
+  //
+  // Errors   as argmax()
+  void begin(std::span<const float> logits, Index most) {
+    logits_ = logits;
+    highest_ = logits[static_cast<std::size_t>(argmax(logits))];
+    temperature_ = 1.0;
+    weighed_ = false;
+    candidates_.clear();
+    take(static_cast<std::size_t>(most));
+  }
+
+  // Divides logits, from here on.
+  void temper(double temperature) {
+    temperature_ = temperature;
+    weighed_ = false;
+  }
+
+  // Keeps the k best.
+  void keep_top_k(Index k) {
+    if (k >= std::ssize(candidates_)) return;
+    const auto end = candidates_.begin() + k;
+    std::nth_element(candidates_.begin(), end, candidates_.end(), Before{logits_});
+    candidates_.erase(end, candidates_.end());
+    sort_by_token();
+  }
+
+  // Keeps a candidate while the mass before it, from the best on, is below p.
+  void keep_top_p(double p) {
+    if (p >= 1) return;
+    weigh();
+    keep_mass(p, Before{logits_});
+  }
+
+  // Keeps what is at least p times as probable as the best.
+  void keep_min_p(double p) {
+    if (p <= 0) return;
+    weigh();
+    const Candidate best = *std::ranges::min_element(candidates_, Before{logits_});
+    std::erase_if(candidates_, [&](const Candidate& candidate) {
+      return candidate.probability < p * best.probability && candidate.token != best.token;
+    });
+  }
+
+  // Keeps those whose information is nearest to the entropy until their mass reaches p.
+  void keep_typical(double p) {
+    if (p >= 1) return;
+    weigh();
+    const double sum = total();
+    double entropy = 0;
+    for (const Candidate& candidate : candidates_) {
+      const double share = candidate.probability / sum;
+      if (share > 0) entropy -= share * std::log(share);
+    }
+    const auto distance = [&](const Candidate& candidate) {
+      return std::abs(std::log(sum) - exponent(candidate.token) - entropy);
+    };
+    keep_mass(p, [&](const Candidate& a, const Candidate& b) {
+      const double first = distance(a);
+      const double second = distance(b);
+      return first != second ? first < second : Before{logits_}(a, b);
+    });
+  }
+
+  // Keeps logits at most n standard deviations below the highest.
+  void keep_top_n_sigma(double n) {
+    if (n <= 0) return;
+    double mean = 0;
+    for (const Candidate& candidate : candidates_) mean += logit(candidate.token);
+    mean /= static_cast<double>(candidates_.size());
+    double variance = 0;
+    for (const Candidate& candidate : candidates_) {
+      variance += (logit(candidate.token) - mean) * (logit(candidate.token) - mean);
+    }
+    variance /= static_cast<double>(candidates_.size());
+    const double least = logit(std::ranges::min_element(candidates_, Before{logits_})->token) -
+                         n * std::sqrt(variance);
+    std::erase_if(candidates_,
+                  [&](const Candidate& candidate) { return logit(candidate.token) < least; });
+  }
+
+  // What is left, by ascending id; probabilities are positive and sum to 1.
+  std::span<const Candidate> finish() {
+    weigh();
+    std::erase_if(candidates_, [](const Candidate& c) { return c.probability == 0; });
+    sort_by_token();
+    const double sum = total();
+    for (Candidate& candidate : candidates_) candidate.probability /= sum;
+    return candidates_;
+  }
+
+ private:
+  static constexpr std::size_t kFirstSorted = 256;
+
+  // The one order of candidates: the higher logit, then the lower id. Probabilities do not serve,
+  // since close logits may round to one.
+  struct Before {
+    std::span<const float> logits;
+
+    bool operator()(const Candidate& a, const Candidate& b) const noexcept {
+      const float first = logits[static_cast<std::size_t>(a.token)];
+      const float second = logits[static_cast<std::size_t>(b.token)];
+      return first != second ? first > second : a.token < b.token;
+    }
+  };
+
+  double logit(Token token) const noexcept { return logits_[static_cast<std::size_t>(token)]; }
+  double exponent(Token token) const noexcept { return (logit(token) - highest_) / temperature_; }
+
+  // The first `most` of all tokens that are not banned. The heap has the last of them in front; ids
+  // ascend, so an equal logit that comes later never replaces one.
+  void take(std::size_t most) {
+    const Before before{logits_};
+    for (std::size_t token = 0; token < logits_.size(); ++token) {
+      if (logits_[token] == -std::numeric_limits<float>::infinity()) continue;
+      const Candidate next{.token = static_cast<Token>(token)};
+      if (candidates_.size() < most) {
+        candidates_.push_back(next);
+        const bool more_to_come = most < logits_.size();
+        if (candidates_.size() == most && more_to_come) {
+          std::ranges::make_heap(candidates_, before);
+        }
+      } else if (before(next, candidates_.front())) {
+        std::ranges::pop_heap(candidates_, before);
+        candidates_.back() = next;
+        std::ranges::push_heap(candidates_, before);
+      }
+    }
+    sort_by_token();
+  }
+
+  // So that sums have one order.
+  void sort_by_token() {
+    if (std::ranges::is_sorted(candidates_, {}, &Candidate::token)) return;
+    std::ranges::sort(candidates_, {}, &Candidate::token);
+  }
+
+  // Probabilities relative to the row's best token, whose own is exactly 1.
+  void weigh() {
+    if (weighed_) return;
+    for (Candidate& candidate : candidates_) {
+      candidate.probability = std::exp(exponent(candidate.token));
+    }
+    weighed_ = true;
+  }
+
+  // Keeps a candidate while the mass of those before it is below a share p, and always the first.
+  template <class Order>
+  void keep_mass(double p, const Order& order) {
+    const double goal = p * total();
+    std::size_t kept = 0;
+    std::size_t sorted = 0;
+    double mass = 0;
+    do {
+      if (kept == sorted) sorted = sort_more(sorted, order);
+      mass += candidates_[kept++].probability;
+    } while (kept < candidates_.size() && mass < goal);
+    candidates_.resize(kept);
+  }
+
+  // Puts more leading candidates into their order: a peaked distribution needs few.
+  template <class Order>
+  std::size_t sort_more(std::size_t sorted, const Order& order) {
+    const std::size_t goal = std::min(candidates_.size(), std::max(8 * sorted, kFirstSorted));
+    const auto at = [this](std::size_t i) {
+      return candidates_.begin() + static_cast<std::ptrdiff_t>(i);
+    };
+    std::nth_element(at(sorted), at(goal), candidates_.end(), order);
+    std::sort(at(sorted), at(goal), order);
+    return goal;
+  }
+
+  double total() const noexcept {
+    double sum = 0;
+    for (const Candidate& candidate : candidates_) sum += candidate.probability;
+    return sum;
+  }
+
+  std::span<const float> logits_;
+  double highest_ = 0.0;
+  double temperature_ = 1.0;
+  bool weighed_ = false;
+  std::vector<Candidate> candidates_;
+};
+
+}  // namespace decant::inline v0::decoding

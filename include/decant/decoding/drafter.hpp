@@ -1,0 +1,63 @@
+// decant/decoding/drafter.hpp - who guesses tokens ahead, so that one step can verify several.
+//
+// A guess costs a row of a step and nothing else: the token that is taken is always the one that
+// would have been taken without guesses.
+//
+// Depends on  core/{error,types}.hpp, decoding/penalties.hpp
+// Source      Leviathan et al. 2023, arXiv:2211.17192; prompt look-up: Saxena 2023,
+//             github.com/apoorvumang/prompt-lookup-decoding
+// Tested by   tests/decoding/speculative_test.cpp
+#pragma once
+
+#include <decant/core/error.hpp>
+#include <decant/core/types.hpp>
+#include <decant/decoding/penalties.hpp>
+
+#include <algorithm>
+#include <concepts>
+#include <cstddef>
+#include <span>
+
+namespace decant::inline v0::decoding {
+
+// Laws     propose(history, most) gives at most `most` tokens that may follow the history, valid
+//          until the next call; none is an answer too
+template <class D>
+concept Drafter = requires(D& drafter, const History& history, Index most) {
+  { drafter.propose(history, most) } -> std::convertible_to<std::span<const Token>>;
+};
+
+// Guesses nothing.
+struct NoDrafts {
+  std::span<const Token> propose(const History&, Index) const noexcept { return {}; }
+};
+
+// Guesses that what followed the last tokens when they were there before follows them again. Pays
+// where a text repeats its prompt: summaries, edits, code.
+//
+// Units    tokens
+// Cost     the history is read once or a few times
+struct NgramDrafter {
+  Index most = 8;     // guesses at once
+  Index longest = 4;  // last tokens that are looked for, then fewer
+  Index shortest = 2;
+
+  std::span<const Token> propose(const History& history, Index room) const {
+    expects(most >= 0 && shortest >= 1 && longest >= shortest, "decoding::NgramDrafter: ", most,
+            " guesses behind ", shortest, " to ", longest, " tokens");
+    const std::span<const Token> tokens = history.tokens;
+    const Index guesses = std::min(most, room);
+    for (Index length = std::min(longest, std::ssize(tokens) - 1); length >= shortest; --length) {
+      const std::span<const Token> last = tokens.last(static_cast<std::size_t>(length));
+      for (Index at = std::ssize(tokens) - length - 1; at >= 0; --at) {  // the latest first
+        const auto from = tokens.subspan(static_cast<std::size_t>(at));
+        if (!std::ranges::equal(from.first(last.size()), last)) continue;
+        const auto after = from.subspan(last.size());
+        return after.first(std::min(after.size(), static_cast<std::size_t>(guesses)));
+      }
+    }
+    return {};
+  }
+};
+
+}  // namespace decant::inline v0::decoding

@@ -1,0 +1,66 @@
+// decant/decoding/generation.hpp - what a run is asked for, and what comes of it.
+//
+// Depends on  decoding/{log_probabilities,sampler,statistics,stop}.hpp
+// Tested by   tests/decoding/generate_{test,end_test,limits_test,control_test}.cpp
+#pragma once
+
+#include <decant/core/types.hpp>
+#include <decant/decoding/log_probabilities.hpp>
+#include <decant/decoding/sampler.hpp>
+#include <decant/decoding/statistics.hpp>
+#include <decant/decoding/stop.hpp>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <span>
+#include <stop_token>
+#include <string_view>
+#include <vector>
+
+namespace decant::inline v0::decoding {
+
+struct GenerateOptions {
+  Index max_new_tokens = 256;
+  StopTokens stop = {};
+  SamplerOptions sampler = {};
+  std::uint64_t sequence = 0;  // whose random numbers; tell sequences of one seed apart by it
+  bool recompute = false;      // every step starts from an empty store; the tokens are the same
+  std::optional<Index> log_probabilities = {};  // of each new token, and of so many best ones
+  double max_seconds = std::numeric_limits<double>::infinity();  // looked at between steps
+  std::stop_token cancel = {};                                   // likewise, from any thread
+  // Which tokens may follow the new ones so far, as allow_only() takes them: for grammars.
+  std::function<std::span<const std::uint32_t>(std::span<const Token>)> allowed = {};
+};
+
+// Why a run ended.
+enum class Reason {
+  length,          // max_new_tokens were generated
+  end_token,       // the model ended its text
+  stop_token,      // one of the caller's stop tokens came
+  cache_full,      // the last token has no room in the store
+  positions_full,  // the last token has no learned position
+  sink,            // the token sink said so
+  time,            // max_seconds have passed
+  cancelled,       // somebody asked for it
+};
+
+constexpr std::string_view name(Reason reason) noexcept {
+  constexpr std::array<std::string_view, 8> kNames = {"length",     "end token",      "stop token",
+                                                      "cache full", "positions full", "sink",
+                                                      "time",       "cancelled"};
+  return kNames[static_cast<std::size_t>(reason)];
+}
+
+struct Generation {
+  std::vector<Token> tokens = {};  // the new ones, without the token that ended the run
+  Reason reason = Reason::length;
+  std::optional<Token> ended_by = {};                    // the end or stop token, where one came
+  std::vector<LogProbabilities> log_probabilities = {};  // of the model's own distribution
+  Statistics statistics = {};
+};
+
+}  // namespace decant::inline v0::decoding

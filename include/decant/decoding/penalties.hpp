@@ -1,0 +1,222 @@
+// decant/decoding/penalties.hpp - what the past of a sequence, and its caller, do to a row of
+// logits.
+//
+// Before any filter, in this order: tokens that are not allowed are banned, biases are added,
+// repetition divides, presence and frequency subtract, DRY subtracts.
+//
+//   repetition   l > 0 ? l / r : l * r      once for each distinct token
+//   presence     l - presence               likewise
+//   frequency    l - frequency * count
+//   DRY          l - multiplier * base^(n - allowed)   for the token that would make a run that was
+//                                                      there before longer than n >= allowed tokens
+//
+// Engines differ in what counts (decoding/sampler.hpp has their presets).
+//
+// Depends on  core/{error,types}.hpp
+// Source      repetition: Keskar et al. 2019, arXiv:1909.05858; presence and frequency as in the
+//             OpenAI interface; DRY: p-e-w 2024,
+//             github.com/oobabooga/text-generation-webui/pull/5677
+// Tested by   tests/decoding/penalties_test.cpp
+#pragma once
+
+#include <decant/core/error.hpp>
+#include <decant/core/types.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace decant::inline v0::decoding {
+
+// A sequence so far, of which the caller gave the first `prompt` tokens.
+struct History {
+  std::span<const Token> tokens = {};
+  Index prompt = 0;
+};
+
+struct DryOptions {
+  double multiplier = 0.0;  // 0: off
+  double base = 1.75;
+  Index allowed_length = 2;          // of a repeated run that costs nothing
+  Index last = 0;                    // tokens that are looked at; 0: all
+  std::vector<Token> breakers = {};  // no run goes beyond one of them
+};
+
+struct PenaltyOptions {
+  double repetition = 1.0;  // 1: off
+  double presence = 0.0;
+  double frequency = 0.0;
+  Index last = 0;                    // tokens that count, from the end; 0: all
+  bool repetition_of_prompt = true;  // whether tokens of the prompt count, for repetition,
+  bool presence_of_prompt = false;   // and for presence and frequency
+  DryOptions dry = {};
+  std::vector<std::pair<Token, float>> bias = {};  // -infinity bans
+};
+
+// Refuses options that mean nothing for a vocabulary.
+//
+// Errors   std::invalid_argument naming the option and its value
+inline void check(const PenaltyOptions& options, Index vocabulary) {
+  const auto finite = [](double number, const char* name) {
+    expects(std::isfinite(number), "decoding::PenaltyOptions: ", name, " is ", number);
+  };
+  expects(std::isfinite(options.repetition) && options.repetition > 0,
+          "decoding::PenaltyOptions: repetition is ", options.repetition);
+  finite(options.presence, "presence");
+  finite(options.frequency, "frequency");
+  expects(options.last >= 0, "decoding::PenaltyOptions: last is ", options.last);
+  finite(options.dry.multiplier, "dry.multiplier");
+  expects(options.dry.multiplier >= 0, "decoding::PenaltyOptions: dry.multiplier is ",
+          options.dry.multiplier);
+  expects(std::isfinite(options.dry.base) && options.dry.base >= 1,
+          "decoding::PenaltyOptions: dry.base is ", options.dry.base);
+  expects(options.dry.allowed_length >= 1, "decoding::PenaltyOptions: dry.allowed_length is ",
+          options.dry.allowed_length);
+  expects(options.dry.last >= 0, "decoding::PenaltyOptions: dry.last is ", options.dry.last);
+  for (const auto& [token, bias] : options.bias) {
+    expects(token >= 0 && token < vocabulary, "decoding::PenaltyOptions: a bias for token ", token,
+            " of a vocabulary of ", vocabulary);
+    expects(bias < std::numeric_limits<float>::infinity(),
+            "decoding::PenaltyOptions: the bias of token ", token, " is ", bias);
+  }
+}
+
+// Bans every token whose bit is not set, of words of 32 tokens, the lowest first; none where there
+// are no words.
+//
+// Shape    allowed is [ceil(vocabulary / 32)] or empty
+// Errors   std::invalid_argument on another number of words
+inline void allow_only(std::span<float> logits, std::span<const std::uint32_t> allowed) {
+  if (allowed.empty()) return;
+  expects(allowed.size() == (logits.size() + 31) / 32, "decoding::allow_only: ", allowed.size(),
+          " words for ", logits.size(), " tokens");
+  for (std::size_t token = 0; token < logits.size(); ++token) {
+    if ((allowed[token / 32] >> (token % 32) & 1) == 0) {
+      logits[token] = -std::numeric_limits<float>::infinity();
+    }
+  }
+}
+
+// Applies biases and penalties under fixed options.
+//
+// Shape    logits are [vocabulary]
+// Errors   the constructor: as check(). apply(): std::invalid_argument on another number of logits
+//          or a token outside the vocabulary
+// Cost     O(tokens that count); memory for two counts a token of the vocabulary where penalties
+//          are on, and for the tokens that DRY looks at
+// Threads  one owner
+class Penalties {
+ public:
+  Penalties(const PenaltyOptions& options, Index vocabulary)
+      : options_(options), vocabulary_(vocabulary) {
+    check(options, vocabulary);
+    const auto all = static_cast<std::size_t>(vocabulary);
+    if (counts()) counts_.resize(all);
+    if (options.dry.multiplier > 0) lengths_.resize(all);
+  }
+
+  void apply(std::span<float> logits, const History& history) {
+    expects(std::ssize(logits) == vocabulary_, "decoding::Penalties: ", logits.size(),
+            " logits for a vocabulary of ", vocabulary_);
+    for (Token token : history.tokens) {
+      expects(token >= 0 && token < vocabulary_, "decoding::Penalties: token ", token,
+              " is outside the vocabulary of ", vocabulary_);
+    }
+    for (const auto& [token, bias] : options_.bias) logits[static_cast<std::size_t>(token)] += bias;
+    if (counts()) penalise(logits, history);
+    if (options_.dry.multiplier > 0) break_runs(logits, last_of(history.tokens, options_.dry.last));
+  }
+
+ private:
+  struct Count {
+    std::uint32_t repeated = 0;  // for repetition
+    std::uint32_t present = 0;   // for presence and frequency
+  };
+
+  bool counts() const noexcept {
+    return options_.repetition != 1 || options_.presence != 0 || options_.frequency != 0;
+  }
+  static std::span<const Token> last_of(std::span<const Token> tokens, Index last) {
+    return last == 0 || last >= std::ssize(tokens) ? tokens
+                                                   : tokens.last(static_cast<std::size_t>(last));
+  }
+  Count& count_of(Token token) { return counts_[static_cast<std::size_t>(token)]; }
+
+  void penalise(std::span<float> logits, const History& history) {
+    const auto tokens = last_of(history.tokens, options_.last);
+    const Index skipped = std::ssize(history.tokens) - std::ssize(tokens);
+    for (Index at = 0; at < std::ssize(tokens); ++at) {
+      const bool of_prompt = skipped + at < history.prompt;
+      Count& count = count_of(tokens[static_cast<std::size_t>(at)]);
+      if (!of_prompt || options_.repetition_of_prompt) count.repeated += 1;
+      if (!of_prompt || options_.presence_of_prompt) count.present += 1;
+    }
+    for (Token token : tokens) {  // a token's first turn takes its counts away
+      const Count count = std::exchange(count_of(token), Count{});
+      float& logit = logits[static_cast<std::size_t>(token)];
+      double penalised = logit;
+      if (count.repeated > 0) {
+        penalised =
+            penalised > 0 ? penalised / options_.repetition : penalised * options_.repetition;
+      }
+      if (count.present > 0) {
+        penalised -= options_.presence + options_.frequency * static_cast<double>(count.present);
+      }
+      logit = static_cast<float>(penalised);
+    }
+  }
+
+  // matches_[i]: how many tokens before the end equal those before place i, up to a breaker.
+  void match(std::span<const Token> tokens) {
+    const std::size_t size = tokens.size();
+    const auto back = [&](std::size_t n) { return tokens[size - 1 - n]; };
+    std::size_t reach = 0;  // of the last run, without a breaker
+    while (reach < size && std::ranges::count(options_.dry.breakers, back(reach)) == 0) ++reach;
+    matches_.assign(size, 0);
+    std::size_t left = 0, right = 0;  // the Z function of the tokens read backwards
+    for (std::size_t at = 1; at < size; ++at) {
+      std::size_t length = at < right ? std::min(right - at, matches_[at - left]) : 0;
+      while (at + length < size && back(length) == back(at + length)) ++length;
+      matches_[at] = length;
+      if (at + length > right) {
+        left = at;
+        right = at + length;
+      }
+    }
+    for (std::size_t& length : matches_) length = std::min(length, reach);
+  }
+
+  // The longest run that each token would continue, and what that costs it.
+  void break_runs(std::span<float> logits, std::span<const Token> tokens) {
+    match(tokens);
+    const auto allowed = static_cast<std::size_t>(options_.dry.allowed_length);
+    const auto next = [&](std::size_t at) { return tokens[tokens.size() - at]; };
+    for (std::size_t at = 1; at < tokens.size(); ++at) {
+      std::size_t& longest = lengths_[static_cast<std::size_t>(next(at))];
+      longest = std::max(longest, matches_[at]);
+    }
+    for (std::size_t at = 1; at < tokens.size(); ++at) {
+      const auto token = static_cast<std::size_t>(next(at));
+      const std::size_t length = std::exchange(lengths_[token], 0);
+      if (length < allowed) continue;
+      const double cost = options_.dry.multiplier *
+                          std::pow(options_.dry.base, static_cast<double>(length - allowed));
+      if (std::isinf(logits[token])) continue;
+      logits[token] = static_cast<float>(
+          std::max(logits[token] - cost, double{std::numeric_limits<float>::lowest()}));
+    }
+  }
+
+  PenaltyOptions options_;
+  Index vocabulary_;
+  std::vector<Count> counts_;         // zeros between calls
+  std::vector<std::size_t> lengths_;  // likewise
+  std::vector<std::size_t> matches_;
+};
+
+}  // namespace decant::inline v0::decoding

@@ -1,0 +1,313 @@
+// Guesses change no token and leave nothing behind: with any drafter a run gives the tokens, and
+// its store the rows, of the run without.
+#include "decoding/models.hpp"
+#include "law/models.hpp"
+
+#include <decant/codec/plain.hpp>
+#include <decant/decoding/generate.hpp>
+#include <decant/decoding/model_drafter.hpp>
+#include <decant/kv/contiguous.hpp>
+#include <decant/kv/paged.hpp>
+#include <decant/kv/ring.hpp>
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+#include <random>
+#include <span>
+#include <stdexcept>
+#include <vector>
+
+namespace decant::decoding {
+namespace {
+
+using F32Store = kv::Contiguous<codec::F32>;
+using Ids = std::vector<Token>;
+
+// Knows what will come, and says something else every so often.
+struct Prophet {
+  Ids whole;
+  Index most = 4;
+  unsigned wrong_of_ten = 0;
+  std::mt19937 random{7};
+  Ids said = {};
+
+  std::span<const Token> propose(const History& history, Index room) {
+    said.clear();
+    for (std::size_t at = history.tokens.size();
+         at < whole.size() && std::ssize(said) < std::min(most, room); ++at) {
+      const bool wrong = random() % 10 < wrong_of_ten;
+      said.push_back(wrong ? (whole[at] + 1) % 5 : whole[at]);
+    }
+    return said;
+  }
+};
+
+// What a run left: its tokens, and the rows of its store.
+struct Outcome {
+  Generation generation;
+  std::vector<float> rows;
+};
+
+template <kv::Store S>
+std::vector<float> rows_of(const S& store) {
+  const kv::Geometry geometry = store.geometry();
+  std::vector<float> all;
+  std::vector<float> key(static_cast<std::size_t>(geometry.key_dim));
+  std::vector<float> value(static_cast<std::size_t>(geometry.value_dim));
+  for (Index layer = 0; layer < geometry.layers; ++layer) {
+    for (Index head = 0; head < geometry.heads; ++head) {
+      for (Position at = 0; at < store.end(); ++at) {
+        store.get(layer, head, at, key, value);
+        all.insert(all.end(), key.begin(), key.end());
+        all.insert(all.end(), value.begin(), value.end());
+      }
+    }
+  }
+  return all;
+}
+
+class Speculative : public testing::Test {
+ protected:
+  Speculative() : decoder_(trial::decoder_of(trial::llama())) {
+    prompt_ = trial::random_tokens(decoder_.config(), 9, 4);
+  }
+
+  template <Drafter D>
+  Outcome run(const GenerateOptions& options, D& drafter, Index logit_rows = 9) {
+    F32Store store(decoder_.config().geometry(), 120);
+    model::Workspace workspace(decoder_.config(), {.rows = 16, .logit_rows = logit_rows});
+    Outcome outcome;
+    outcome.generation = generate(
+        decoder_, store, workspace, prompt_, options, [](Token) { return true; }, drafter);
+    outcome.rows = rows_of(store);
+    return outcome;
+  }
+  Outcome plain(const GenerateOptions& options) {
+    NoDrafts none;
+    return run(options, none);
+  }
+  Ids whole(const Outcome& outcome) const {
+    Ids tokens = prompt_;
+    tokens.insert(tokens.end(), outcome.generation.tokens.begin(), outcome.generation.tokens.end());
+    return tokens;
+  }
+  static void expect_same(const Outcome& expected, const Outcome& found) {
+    EXPECT_EQ(found.generation.tokens, expected.generation.tokens);
+    EXPECT_EQ(found.generation.reason, expected.generation.reason);
+    EXPECT_EQ(found.generation.ended_by, expected.generation.ended_by);
+    EXPECT_TRUE(trial::same_bits(expected.rows, found.rows));
+  }
+
+  model::Decoder decoder_;
+  Ids prompt_;
+};
+
+std::vector<GenerateOptions> ways() {
+  return {
+      {.max_new_tokens = 40},
+      {.max_new_tokens = 40, .sampler = {.temperature = 1.2, .top_k = 20, .seed = 5}},
+      {.max_new_tokens = 40,
+       .sampler = {.temperature = 0.9,
+                   .seed = 6,
+                   .penalties = {.repetition = 1.3, .frequency = .2, .dry = {.multiplier = 1}}}}};
+}
+
+TEST_F(Speculative, GivesTheTokensAndRowsOfARunWithoutDrafts) {
+  for (const GenerateOptions& options : ways()) {
+    const Outcome expected = plain(options);
+    for (unsigned wrong : {0u, 3u, 10u}) {
+      for (Index most : {1, 3, 8}) {
+        Prophet prophet{.whole = whole(expected), .most = most, .wrong_of_ten = wrong};
+        const Outcome found = run(options, prophet);
+        expect_same(expected, found);
+        const Statistics& statistics = found.generation.statistics;
+        EXPECT_GT(statistics.proposed_tokens, 0);
+        if (wrong == 0) {
+          EXPECT_EQ(statistics.accepted_tokens, statistics.proposed_tokens);
+        } else {
+          EXPECT_LT(statistics.accepted_tokens, statistics.proposed_tokens);
+        }
+      }
+    }
+    NgramDrafter ngram;
+    expect_same(expected, run(options, ngram));
+  }
+}
+
+TEST_F(Speculative, EndsAtAnEndTokenAmongDrafts) {
+  const Outcome free = plain({.max_new_tokens = 40});
+  GenerateOptions options = {.max_new_tokens = 40,
+                             .stop = {.end_tokens = {free.generation.tokens[6]}}};
+  const Outcome expected = plain(options);
+  EXPECT_EQ(expected.generation.reason, Reason::end_token);
+  for (Index most : {2, 8}) {
+    Prophet prophet{.whole = whole(free), .most = most};
+    expect_same(expected, run(options, prophet));
+  }
+}
+
+TEST_F(Speculative, LeavesNoDraftWhereTheSinkEndsOrThrows) {
+  const Outcome free = plain({.max_new_tokens = 30});
+  for (Index last : {1, 2, 5}) {
+    for (bool throws : {false, true}) {
+      F32Store store(decoder_.config().geometry(), 120);
+      model::Workspace workspace(decoder_.config(), {.rows = 16, .logit_rows = 9});
+      Prophet prophet{.whole = whole(free), .most = 8};
+      Index seen = 0;
+      const auto sink = [&](Token) {
+        if (++seen == last && throws) throw std::runtime_error("enough");
+        return seen < last;
+      };
+      try {
+        const auto result =
+            generate(decoder_, store, workspace, prompt_, {.max_new_tokens = 30}, sink, prophet);
+        EXPECT_EQ(std::ssize(result.tokens), last);
+      } catch (const std::runtime_error&) {
+        EXPECT_TRUE(throws);
+      }
+      const Position least = std::ssize(prompt_) + last - 1;
+      EXPECT_GE(store.end(), least);
+      EXPECT_LE(store.end(), least + (throws ? 1 : 0));
+      const auto rows = rows_of(store);
+      F32Store again(decoder_.config().geometry(), 120);
+      model::Batch<F32Store> batch;
+      const Ids all = whole(free);
+      batch.add(again, std::span(all).first(static_cast<std::size_t>(store.end())));
+      model::Workspace large(decoder_.config(), {.rows = 60});
+      decoder_.step(batch, large);
+      EXPECT_TRUE(trial::same_bits(rows, rows_of(again)));
+    }
+  }
+}
+
+TEST_F(Speculative, TellsTheSameLogProbabilities) {
+  const GenerateOptions options = {.max_new_tokens = 20, .log_probabilities = 2};
+  const Outcome expected = plain(options);
+  Prophet prophet{.whole = whole(expected), .most = 5, .wrong_of_ten = 3};
+  const Outcome found = run(options, prophet);
+  ASSERT_EQ(found.generation.log_probabilities.size(), 20u);
+  for (std::size_t at = 0; at < 20; ++at) {
+    EXPECT_EQ(found.generation.log_probabilities[at].taken,
+              expected.generation.log_probabilities[at].taken);
+    EXPECT_EQ(found.generation.log_probabilities[at].top,
+              expected.generation.log_probabilities[at].top);
+  }
+}
+
+TEST_F(Speculative, GuessesNothingWhereThereIsARowOfLogitsAlone) {
+  const Outcome expected = plain({.max_new_tokens = 10});
+  Prophet prophet{.whole = whole(expected), .most = 5};
+  const Outcome found = run({.max_new_tokens = 10}, prophet, 1);
+  expect_same(expected, found);
+  EXPECT_EQ(found.generation.statistics.proposed_tokens, 0);
+}
+
+// A model that drafts for itself is always right; another one is not, and nothing changes.
+TEST_F(Speculative, TakesDraftsOfAnyModel) {
+  for (const GenerateOptions& options : ways()) {
+    const Outcome expected = plain(options);
+    for (unsigned seed : {5u, 6u}) {
+      trial::Family family = trial::llama();
+      const model::Decoder other(family.config, reference::to_weights(reference::random_model(
+                                                    family.config, seed, family.parts)));
+      F32Store store(family.config.geometry(), 120);
+      model::Workspace workspace(family.config, {.rows = 16});
+      ModelDrafter drafter(other, store, workspace, options.sampler);
+      const Outcome found = run(options, drafter);
+      expect_same(expected, found);
+      const Statistics& statistics = found.generation.statistics;
+      if (seed == 5) {
+        EXPECT_EQ(statistics.accepted_tokens, statistics.proposed_tokens);
+      } else {
+        EXPECT_LT(statistics.accepted_tokens, statistics.proposed_tokens);
+      }
+    }
+  }
+}
+
+// The last guess is not fed, so that the drafter's store is one row short where all are taken.
+TEST_F(Speculative, DraftersForgetExactlyWhatDidNotCome) {
+  const trial::Family family = trial::llama();
+  for (Index accepted = 0; accepted <= 4; ++accepted) {
+    F32Store store(family.config.geometry(), 120);
+    model::Workspace workspace(family.config, {.rows = 16});
+    ModelDrafter drafter(decoder_, store, workspace, {});
+    const auto first = drafter.propose({prompt_, 9}, 4);
+    const Ids guesses(first.begin(), first.end());
+    ASSERT_EQ(guesses.size(), 4u);
+    EXPECT_EQ(store.end(), 9 - 1 + 4);
+    Ids longer = prompt_;
+    longer.insert(longer.end(), guesses.begin(), guesses.begin() + accepted);
+    longer.push_back(accepted < 4 ? (guesses[static_cast<std::size_t>(accepted)] + 1) % 7 : 3);
+    const auto second = drafter.propose({longer, 9}, 4);
+    const Ids found(second.begin(), second.end());
+    F32Store fresh(family.config.geometry(), 120);
+    model::Workspace more(family.config, {.rows = 16});
+    ModelDrafter anew(decoder_, fresh, more, {});
+    const auto expected = anew.propose({longer, 9}, 4);
+    EXPECT_TRUE(std::ranges::equal(found, expected)) << accepted << " accepted";
+    EXPECT_TRUE(trial::same_bits(rows_of(store), rows_of(fresh)));
+  }
+}
+
+TEST_F(Speculative, WorksInPagesAndRings) {
+  trial::Family family = trial::windowed();
+  family.config.windows = {20, 20, 20};
+  const model::Decoder decoder = trial::decoder_of(family);
+  const Ids prompt = trial::random_tokens(family.config, 30, 4);
+  const auto sink = [](Token) { return true; };
+  const auto continued = [&](auto& store, auto& drafter) {
+    model::Workspace workspace(family.config, {.rows = 16, .logit_rows = 9});
+    return generate(decoder, store, workspace, prompt, {.max_new_tokens = 60}, sink, drafter)
+        .tokens;
+  };
+  F32Store plain_store(family.config.geometry(), 120);
+  NoDrafts none;
+  const Ids expected = continued(plain_store, none);
+  Ids all = prompt;
+  all.insert(all.end(), expected.begin(), expected.end());
+  for (unsigned wrong : {0u, 4u, 10u}) {
+    Prophet prophet{.whole = all, .most = 8, .wrong_of_ten = wrong};
+    kv::PagePool<codec::F32> pool(family.config.geometry(), 8, 16);
+    kv::Paged<codec::F32> paged(pool);
+    EXPECT_EQ(continued(paged, prophet), expected);
+    for (Index chunk : {1, 4, 9}) {
+      kv::Ring<codec::F32> ring(family.config.geometry(), 20, chunk);
+      EXPECT_EQ(continued(ring, prophet), expected) << chunk;
+    }
+  }
+}
+
+TEST_F(Speculative, RefusesDraftsOfAnotherVocabulary) {
+  trial::Family family = trial::llama();
+  family.config.vocabulary += 1;
+  const model::Decoder other = trial::decoder_of(family);
+  F32Store store(family.config.geometry(), 120);
+  model::Workspace workspace(family.config, {.rows = 16});
+  ModelDrafter drafter(other, store, workspace, {});
+  EXPECT_THROW(run({.max_new_tokens = 4}, drafter), std::invalid_argument);
+}
+
+TEST(Ngram, GuessesWhatFollowedTheLastTokens) {
+  const auto guess = [](const Ids& tokens, NgramDrafter drafter = {}, Index room = 100) {
+    const auto found = drafter.propose({tokens, 0}, room);
+    return Ids(found.begin(), found.end());
+  };
+  EXPECT_EQ(guess({1, 2, 3, 4, 5, 1, 2}), (Ids{3, 4, 5, 1, 2}));
+  EXPECT_EQ(guess({1, 2, 3, 4, 5, 1, 2}, {.most = 2}), (Ids{3, 4}));
+  EXPECT_EQ(guess({1, 2, 3, 4, 5, 1, 2}, {}, 1), (Ids{3}));
+  EXPECT_EQ(guess({1, 2, 8, 1, 2, 9, 1, 2}, {.most = 1}), (Ids{9}));        // the latest
+  EXPECT_EQ(guess({7, 1, 2, 8, 1, 2, 9, 7, 1, 2}, {.most = 1}), (Ids{8}));  // the longest
+  EXPECT_EQ(guess({1, 2, 3, 4}), Ids{});
+  EXPECT_EQ(guess({5, 1, 5}), Ids{});
+  EXPECT_EQ(guess({5, 1, 5}, {.shortest = 1}), (Ids{1, 5}));
+  EXPECT_EQ(guess({4, 4, 4, 4}, {.most = 1}), (Ids{4}));
+  EXPECT_EQ(guess({}), Ids{});
+  EXPECT_EQ(guess({1}), Ids{});
+  EXPECT_THROW(guess({1, 2}, {.longest = 1, .shortest = 2}), std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace decant::decoding
