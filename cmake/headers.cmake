@@ -68,6 +68,7 @@ set(DECANT_HEADERS
   include/decant/decoding/drafter.hpp
   include/decant/decoding/model_drafter.hpp
   include/decant/decoding/run.hpp
+  include/decant/decoding/beam.hpp
   include/decant/decoding/candidates.hpp
   include/decant/decoding/log_probabilities.hpp
   include/decant/decoding/penalties.hpp

@@ -32,6 +32,7 @@
 #include <decant/core/simd.hpp>
 #include <decant/core/thread_pool.hpp>
 #include <decant/core/types.hpp>
+#include <decant/decoding/beam.hpp>
 #include <decant/decoding/candidates.hpp>
 #include <decant/decoding/drafter.hpp>
 #include <decant/decoding/generate.hpp>

@@ -1,0 +1,169 @@
+// Beams: what an exhaustive search finds, what published implementations find, and nothing left.
+#include "law/models.hpp"
+
+#include <decant/codec/plain.hpp>
+#include <decant/decoding/beam.hpp>
+#include <decant/decoding/generate.hpp>
+#include <decant/kv/paged.hpp>
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+#include <stdexcept>
+#include <vector>
+
+namespace decant::decoding {
+namespace {
+
+using Pages = kv::Paged<codec::F32>;
+using Ids = std::vector<Token>;
+
+class Beams : public testing::Test {
+ protected:
+  static trial::Family family(Index vocabulary) {
+    trial::Family result = trial::llama();
+    result.config.vocabulary = vocabulary;
+    return result;
+  }
+
+  explicit Beams(Index vocabulary = 5)
+      : decoder_(trial::decoder_of(family(vocabulary))),
+        prompt_(trial::random_tokens(decoder_.config(), 6, 2)),
+        pool_(decoder_.config().geometry(), 3000, 16) {}
+
+  std::vector<BeamAnswer> search(const BeamOptions& options) {
+    Pages store(pool_);
+    model::Workspace workspace(decoder_.config(), {.rows = std::max<Index>(options.beams, 4),
+                                                   .logit_rows = options.beams,
+                                                   .sequences = options.beams});
+    auto answers = beam_search(decoder_, store, workspace, prompt_, options);
+    EXPECT_EQ(store.end(), std::ssize(prompt_));
+    return answers;
+  }
+
+  // The sum of log-probabilities of a text behind the prompt, and that of its end token.
+  double sum_of(const Ids& text) {
+    Pages store(pool_);
+    model::Workspace workspace(decoder_.config(), {.rows = 32, .logit_rows = 32});
+    Ids all = prompt_;
+    all.insert(all.end(), text.begin(), text.end() - 1);
+    model::Batch<Pages> batch;
+    batch.add(store, all, model::Logits::all);
+    decoder_.step(batch, workspace);
+    double sum = 0;
+    for (std::size_t at = 0; at < text.size(); ++at) {
+      const auto row = static_cast<Index>(prompt_.size() + at) - 1;
+      sum += log_probabilities(workspace.logits(row), text[at], 0).taken.value;
+    }
+    return sum;
+  }
+
+  model::Decoder decoder_;
+  Ids prompt_;
+  kv::PagePool<codec::F32> pool_;
+};
+
+TEST_F(Beams, OfOneAreGreedy) {
+  Pages store(pool_);
+  model::Workspace workspace(decoder_.config(), {.rows = 16});
+  const Generation greedy = generate(decoder_, store, workspace, prompt_, {.max_new_tokens = 12});
+  const auto answers = search({.beams = 1, .max_new_tokens = 12});
+  ASSERT_EQ(answers.size(), 1u);
+  EXPECT_EQ(answers[0].tokens, greedy.tokens);
+  EXPECT_FALSE(answers[0].ended);
+}
+
+TEST_F(Beams, AsManyAsThereAreTextsFindTheBestOfAll) {
+  std::vector<std::pair<double, Ids>> all;
+  for (Token a = 0; a < 5; ++a) {
+    for (Token b = 0; b < 5; ++b) {
+      for (Token c = 0; c < 5; ++c) all.push_back({sum_of({a, b, c}) / 3, {a, b, c}});
+    }
+  }
+  std::ranges::sort(all, std::ranges::greater{}, &std::pair<double, Ids>::first);
+  const auto answers = search({.beams = 125, .answers = 10, .max_new_tokens = 3});
+  ASSERT_EQ(answers.size(), 10u);
+  for (std::size_t at = 0; at < 10; ++at) {
+    EXPECT_EQ(answers[at].tokens, all[at].second) << at;
+    EXPECT_NEAR(answers[at].score, all[at].first, 1e-6);
+  }
+}
+
+TEST_F(Beams, CountTheEndTokenInTheScore) {
+  const auto free = search({.beams = 4, .max_new_tokens = 8});
+  const Token end = free[0].tokens[2];
+  const auto answers = search({.beams = 4, .answers = 4, .max_new_tokens = 8, .end_tokens = {end}});
+  for (const BeamAnswer& answer : answers) {
+    Ids text = answer.tokens;
+    EXPECT_EQ(std::ranges::count(text, end), 0);
+    if (answer.ended) text.push_back(end);
+    EXPECT_NEAR(answer.score, sum_of(text) / static_cast<double>(text.size()), 1e-6);
+  }
+  EXPECT_TRUE(std::ranges::is_sorted(answers, std::ranges::greater{}, &BeamAnswer::score));
+  EXPECT_TRUE(std::ranges::any_of(answers, &BeamAnswer::ended));
+}
+
+TEST_F(Beams, LeaveNoPageInUse) {
+  search({.beams = 7, .max_new_tokens = 40, .end_tokens = {1, 3}});
+  EXPECT_EQ(pool_.used_pages(), 0);
+}
+
+TEST_F(Beams, ReuseWhatTheStoreHolds) {
+  const auto expected = search({.beams = 3, .max_new_tokens = 9});
+  Pages store(pool_);
+  model::Workspace workspace(decoder_.config(), {.rows = 4, .logit_rows = 3, .sequences = 3});
+  generate(decoder_, store, workspace, prompt_, {.max_new_tokens = 5});
+  const auto again =
+      beam_search(decoder_, store, workspace, prompt_, {.beams = 3, .max_new_tokens = 9});
+  EXPECT_EQ(again[0].tokens, expected[0].tokens);
+  EXPECT_EQ(again[0].score, expected[0].score);
+}
+
+TEST_F(Beams, RefuseWhatMeansNothing) {
+  for (const BeamOptions& options : {BeamOptions{.beams = 0},
+                                     {.beams = 2, .answers = 3},
+                                     {.answers = 0},
+                                     {.max_new_tokens = 0},
+                                     {.length_penalty = std::nan("")}}) {
+    EXPECT_THROW(check(options), std::invalid_argument);
+  }
+  Pages store(pool_);
+  model::Workspace workspace(decoder_.config(), {.rows = 4, .logit_rows = 3, .sequences = 4});
+  EXPECT_THROW(beam_search(decoder_, store, workspace, prompt_, {.beams = 4}),
+               std::invalid_argument);
+  EXPECT_THROW(beam_search(decoder_, store, workspace, {}, {.beams = 3}), std::invalid_argument);
+}
+
+// An answer of three tokens with a sum of -1.2; a beam of five with -1.5, at most ten.
+TEST(BeamAnswers, AreBeatenByWhatCanStillBecomeOfABeam) {
+  const auto goes_on = [](double penalty, EarlyStopping stopping) {
+    const BeamOptions options = {
+        .beams = 1, .max_new_tokens = 10, .length_penalty = penalty, .early_stopping = stopping};
+    detail::Answers answers(1, penalty);
+    answers.add({1, 2}, -1.2, 3, true);
+    return !answers.closed(options, -1.5, 5);
+  };
+  EXPECT_TRUE(goes_on(1, EarlyStopping::never));    // -0.4 beside -0.15
+  EXPECT_FALSE(goes_on(0, EarlyStopping::never));   // -1.2 beside -1.5
+  EXPECT_FALSE(goes_on(-1, EarlyStopping::never));  // -3.6 beside -7.5
+  EXPECT_TRUE(goes_on(1, EarlyStopping::no));       // -0.4 beside -0.3
+  EXPECT_FALSE(goes_on(1, EarlyStopping::yes));
+}
+
+TEST(BeamAnswers, KeepTheBest) {
+  detail::Answers answers(2, 1.0);
+  answers.add({1}, -3, 1, true);
+  EXPECT_FALSE(answers.full());
+  answers.add({2}, -1, 1, true);
+  answers.add({3}, -2, 1, true);
+  answers.add({4}, -2, 1, true);  // no better than the last
+  const auto best = std::move(answers).best(2);
+  ASSERT_EQ(best.size(), 2u);
+  EXPECT_EQ(best[0].tokens, (Ids{2}));
+  EXPECT_EQ(best[1].tokens, (Ids{3}));
+}
+
+}  // namespace
+}  // namespace decant::decoding
