@@ -65,9 +65,12 @@ set(DECANT_HEADERS
   include/decant/model/workspace.hpp
   include/decant/decoding/generate.hpp
   include/decant/decoding/generation.hpp
+  include/decant/decoding/history.hpp
+  include/decant/decoding/feeding.hpp
   include/decant/decoding/drafter.hpp
   include/decant/decoding/model_drafter.hpp
   include/decant/decoding/run.hpp
+  include/decant/decoding/rejection.hpp
   include/decant/decoding/beam.hpp
   include/decant/decoding/candidates.hpp
   include/decant/decoding/log_probabilities.hpp

@@ -4,20 +4,17 @@
 // a store that holds keys and values, a workspace, and one call whose sink gets each token at once.
 #include <decant/decoding/generate.hpp>
 
-#include <decant/codec/plain.hpp>
 #include <decant/core/thread_pool.hpp>
-#include <decant/decoding/drafter.hpp>
-#include <decant/decoding/model_drafter.hpp>
 #include <decant/io/load_options.hpp>
 #include <decant/io/new_file.hpp>
 #include <decant/io/text_stream.hpp>
 #include <decant/io/tokenizer.hpp>
 #include <decant/io/utf8.hpp>
 #include <decant/kv/block.hpp>
-#include <decant/kv/contiguous.hpp>
 #include <decant/model/decoder.hpp>
 
 #include "support/command_line.hpp"
+#include "support/drafts.hpp"
 #include "support/model.hpp"
 #include "support/options.hpp"
 #include "support/prefix_file.hpp"
@@ -27,7 +24,6 @@
 
 #include <algorithm>
 #include <iostream>
-#include <limits>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -48,8 +44,7 @@ struct Options {
   io::LoadOptions load;
   examples::StoreOptions store;
   std::string load_prefix, save_prefix;
-  std::string draft_model;
-  bool draft_ngram = false;
+  examples::DraftOptions drafts;
   Index threads = examples::default_threads();
   bool stats = false;
   bool profile = false;
@@ -86,11 +81,7 @@ void declare(examples::CommandLine& command, Options& options) {
                             "FILE");
   command.add_nonempty_text("--save-prefix", options.save_prefix,
                             "where the keys and values of prompt and text go", "FILE");
-  command.add_nonempty_text("--draft-model", options.draft_model,
-                            "a smaller model of the same vocabulary that guesses ahead",
-                            "FOLDER|FILE.gguf");
-  command.add_flag("--draft-ngram", options.draft_ngram,
-                   "guesses that what came before comes again; the text is the same");
+  examples::add_drafts(command, options.drafts);
   examples::add_threads(command, options.threads);
   command.add_flag("--recompute", options.generate.recompute, "no reuse; the text is the same");
   command.add_flag("--stats", options.stats, "counts and times to standard error");
@@ -141,30 +132,6 @@ void print_log_probabilities(const decoding::Generation& generation,
   }
 }
 
-// Generates with the drafter that was asked for.
-template <kv::Store S, class Sink>
-decoding::Generation run(const Options& options, const model::Decoder& decoder, S& store,
-                         model::Workspace& workspace, const std::vector<Token>& prompt,
-                         const Sink& show) {
-  if (options.draft_ngram) {
-    decoding::NgramDrafter drafter;
-    return generate(decoder, store, workspace, prompt, options.generate, show, drafter);
-  }
-  if (options.draft_model.empty()) {
-    return generate(decoder, store, workspace, prompt, options.generate, show);
-  }
-  io::Checkpoint checkpoint = examples::load(options.draft_model, options.load);
-  const model::Decoder small(std::move(checkpoint.config), std::move(checkpoint.weights));
-  expects<examples::UsageError>(small.config().vocabulary == decoder.config().vocabulary,
-                                "--draft-model: a vocabulary of ", small.config().vocabulary,
-                                ", the model has one of ", decoder.config().vocabulary);
-  kv::Contiguous<codec::BF16> drafts(small.config().geometry(), store.capacity());
-  model::Workspace room(small.config(), {.rows = workspace.limits().rows}, workspace.executor());
-  decoding::ModelDrafter drafter(small, drafts, room, options.generate.sampler,
-                                 options.generate.sequence);
-  return generate(decoder, store, workspace, prompt, options.generate, show, drafter);
-}
-
 // Prints prompt and continuation; the prompt waits for the first token, so that whatever fails
 // before it fails with nothing printed.
 template <kv::Store S>
@@ -189,7 +156,9 @@ decoding::Generation stream(const Options& options, const io::Tokenizer& tokeniz
   if (!options.load_prefix.empty()) {
     examples::load_prefix(options.load_prefix, decoder, prompt, store);
   }
-  auto generation = run(options, decoder, store, workspace, prompt, show);
+  examples::Guesses drafter = examples::guesses(options.drafts, options.load, options.generate,
+                                                decoder.config(), store.capacity(), workspace);
+  auto generation = generate(decoder, store, workspace, prompt, options.generate, show, drafter);
   std::cout << waiting << stops.push(text.finish()) << stops.finish() << '\n';
   if (!options.save_prefix.empty()) {
     std::vector<Token> tokens = prompt;
@@ -209,7 +178,7 @@ void generate(Options options) {
   const std::vector<Token> prompt = encode(options, tokenizer, checkpoint);
   options.generate.stop.end_tokens = checkpoint.end_tokens;
   options.generate.sampler = options.sampler.resolved();
-  expects<examples::UsageError>(!options.draft_ngram || options.draft_model.empty(),
+  expects<examples::UsageError>(!options.drafts.ngram || options.drafts.model.empty(),
                                 "--draft-ngram: excludes --draft-model");
   examples::checked("--logit-bias", [&] {
     check(options.generate.sampler.penalties, checkpoint.config.vocabulary);

@@ -35,11 +35,14 @@
 #include <decant/decoding/beam.hpp>
 #include <decant/decoding/candidates.hpp>
 #include <decant/decoding/drafter.hpp>
+#include <decant/decoding/feeding.hpp>
 #include <decant/decoding/generate.hpp>
 #include <decant/decoding/generation.hpp>
+#include <decant/decoding/history.hpp>
 #include <decant/decoding/log_probabilities.hpp>
 #include <decant/decoding/model_drafter.hpp>
 #include <decant/decoding/penalties.hpp>
+#include <decant/decoding/rejection.hpp>
 #include <decant/decoding/run.hpp>
 #include <decant/decoding/sampler.hpp>
 #include <decant/decoding/statistics.hpp>

@@ -105,6 +105,34 @@ TEST_F(Beams, CountTheEndTokenInTheScore) {
   EXPECT_TRUE(std::ranges::any_of(answers, &BeamAnswer::ended));
 }
 
+// With early stopping a running beam is no answer, however good.
+TEST_F(Beams, ThatStillRunAreNoAnswersOnceThereAreEnough) {
+  const auto free = search({.beams = 3, .answers = 3, .max_new_tokens = 30});
+  const std::vector<Token> ends = {free[0].tokens[4], free[1].tokens[1]};
+  const auto answers = search({.beams = 3,
+                               .answers = 3,
+                               .max_new_tokens = 30,
+                               .length_penalty = 3,
+                               .early_stopping = EarlyStopping::yes,
+                               .end_tokens = ends});
+  ASSERT_EQ(answers.size(), 3u);
+  for (const BeamAnswer& answer : answers) EXPECT_TRUE(answer.ended);
+}
+
+TEST_F(Beams, EndWhereLearnedPositionsDo) {
+  trial::Family learned = trial::gpt2();
+  learned.config.max_positions = 16;
+  const model::Decoder decoder = trial::decoder_of(learned);
+  kv::PagePool<codec::F32> pool(learned.config.geometry(), 20, 16);
+  Pages store(pool);
+  model::Workspace workspace(learned.config, {.rows = 16, .logit_rows = 3, .sequences = 3});
+  const Ids prompt = trial::random_tokens(learned.config, 6, 2);
+  const auto answers =
+      beam_search(decoder, store, workspace, prompt, {.beams = 3, .max_new_tokens = 50});
+  ASSERT_EQ(answers.size(), 1u);
+  EXPECT_EQ(std::ssize(answers[0].tokens), 16 - 6 + 1);
+}
+
 TEST_F(Beams, LeaveNoPageInUse) {
   search({.beams = 7, .max_new_tokens = 40, .end_tokens = {1, 3}});
   EXPECT_EQ(pool_.used_pages(), 0);
@@ -134,6 +162,14 @@ TEST_F(Beams, RefuseWhatMeansNothing) {
   EXPECT_THROW(beam_search(decoder_, store, workspace, prompt_, {.beams = 4}),
                std::invalid_argument);
   EXPECT_THROW(beam_search(decoder_, store, workspace, {}, {.beams = 3}), std::invalid_argument);
+  generate(decoder_, store, workspace, prompt_, {.max_new_tokens = 0});
+  const Position held = store.end();
+  EXPECT_THROW(beam_search(decoder_, store, workspace, Ids{1, 99}, {.beams = 3}),
+               std::invalid_argument);
+  const model::Decoder other = trial::decoder_of(family(6));
+  model::Workspace foreign(other.config(), {.rows = 4, .logit_rows = 3, .sequences = 4});
+  EXPECT_THROW(beam_search(decoder_, store, foreign, prompt_, {.beams = 3}), std::invalid_argument);
+  EXPECT_EQ(store.end(), held);
 }
 
 // An answer of three tokens with a sum of -1.2; a beam of five with -1.5, at most ten.
@@ -141,9 +177,9 @@ TEST(BeamAnswers, AreBeatenByWhatCanStillBecomeOfABeam) {
   const auto goes_on = [](double penalty, EarlyStopping stopping) {
     const BeamOptions options = {
         .beams = 1, .max_new_tokens = 10, .length_penalty = penalty, .early_stopping = stopping};
-    detail::Answers answers(1, penalty);
+    detail::Answers answers(options);
     answers.add({1, 2}, -1.2, 3, true);
-    return !answers.closed(options, -1.5, 5);
+    return !answers.closed(-1.5, 5);
   };
   EXPECT_TRUE(goes_on(1, EarlyStopping::never));    // -0.4 beside -0.15
   EXPECT_FALSE(goes_on(0, EarlyStopping::never));   // -1.2 beside -1.5
@@ -153,13 +189,14 @@ TEST(BeamAnswers, AreBeatenByWhatCanStillBecomeOfABeam) {
 }
 
 TEST(BeamAnswers, KeepTheBest) {
-  detail::Answers answers(2, 1.0);
+  const BeamOptions options = {.beams = 2};
+  detail::Answers answers(options);
   answers.add({1}, -3, 1, true);
   EXPECT_FALSE(answers.full());
   answers.add({2}, -1, 1, true);
   answers.add({3}, -2, 1, true);
   answers.add({4}, -2, 1, true);  // no better than the last
-  const auto best = std::move(answers).best(2);
+  const auto best = std::move(answers).take(2);
   ASSERT_EQ(best.size(), 2u);
   EXPECT_EQ(best[0].tokens, (Ids{2}));
   EXPECT_EQ(best[1].tokens, (Ids{3}));

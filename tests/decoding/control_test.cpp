@@ -10,7 +10,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <set>
 #include <span>
 #include <stdexcept>
@@ -50,25 +52,46 @@ TEST_F(Control, EndsWhenTheTimeIsUp) {
   EXPECT_EQ(all.tokens.size(), 8u);
 }
 
+// With all that looks back: penalties count the text of both runs, and not the prompt.
 TEST_F(Control, EndsWhenItIsCancelledAndGoesOnAsIfItHadNot) {
-  const Generation whole = run({.max_new_tokens = 12});
-  store_.rewind(0);
-  std::stop_source source;
-  Index seen = 0;
-  const Generation begun = run({.max_new_tokens = 12, .cancel = source.get_token()}, [&](Token) {
-    if (++seen == 4) source.request_stop();
-    return true;
-  });
-  EXPECT_EQ(begun.reason, Reason::cancelled);
-  EXPECT_EQ(begun.tokens, Ids(whole.tokens.begin(), whole.tokens.begin() + 4));
-  Ids longer = prompt_;
-  longer.insert(longer.end(), begun.tokens.begin(), begun.tokens.end());
-  const Generation rest = generate(decoder_, store_, workspace_, longer, {.max_new_tokens = 8});
-  EXPECT_EQ(rest.tokens, Ids(whole.tokens.begin() + 4, whole.tokens.end()));
-  EXPECT_GT(rest.statistics.cached_tokens, 5);
-  const Generation never = run({.max_new_tokens = 12, .cancel = source.get_token()});
-  EXPECT_EQ(never.reason, Reason::cancelled);
-  EXPECT_TRUE(never.tokens.empty());
+  GenerateOptions options = {
+      .max_new_tokens = 12,
+      .stop = {.end_tokens = {1, 2}, .min_new_tokens = 7},
+      .sampler = {.temperature = .9,
+                  .seed = 4,
+                  .penalties = {.repetition = 1.3, .presence = 1, .frequency = .5}}};
+  const Generation whole = run(options);
+  for (const std::size_t cut : {1u, 4u, 6u}) {
+    store_.rewind(0);
+    std::stop_source source;
+    std::size_t seen = 0;
+    options.cancel = source.get_token();
+    options.max_new_tokens = 12;
+    options.prompt_tokens = std::nullopt;
+    const Generation begun = run(options, [&](Token) {
+      if (++seen == cut) source.request_stop();
+      return true;
+    });
+    EXPECT_EQ(begun.reason, Reason::cancelled);
+    ASSERT_EQ(begun.tokens.size(), cut);
+    EXPECT_TRUE(std::ranges::equal(begun.tokens, std::span(whole.tokens).first(cut)));
+    const Generation never = run(options);
+    EXPECT_EQ(never.reason, Reason::cancelled);
+    EXPECT_TRUE(never.tokens.empty());
+
+    Ids longer = prompt_;
+    longer.insert(longer.end(), begun.tokens.begin(), begun.tokens.end());
+    options.cancel = {};
+    options.max_new_tokens = 12 - static_cast<Index>(cut);
+    options.prompt_tokens = 5;
+    const Generation rest = generate(decoder_, store_, workspace_, longer, options);
+    EXPECT_TRUE(std::ranges::equal(rest.tokens, std::span(whole.tokens).subspan(cut))) << cut;
+    EXPECT_EQ(rest.reason, whole.reason);
+  }
+  options.prompt_tokens = 6;
+  EXPECT_THROW(run(options), std::invalid_argument);
+  options.prompt_tokens = -1;
+  EXPECT_THROW(run(options), std::invalid_argument);
 }
 
 TEST_F(Control, IsCancelledFromAnotherThread) {
@@ -119,8 +142,7 @@ TEST_F(Control, RepeatsNothingWherePresenceCostsTooMuch) {
   EXPECT_EQ(std::set<Token>(result.tokens.begin(), result.tokens.end()).size(), 20u);
 }
 
-// A prompt that repeats what was generated, as after a preemption, with the same count of its own.
-TEST_F(Control, PenalisesAsBeforeWhereThePromptIsTheSame) {
+TEST_F(Control, PenalisesRecomputedRowsAsCachedOnes) {
   const GenerateOptions options = {
       .max_new_tokens = 10,
       .sampler = {.temperature = .8, .seed = 3, .penalties = {.repetition = 1.5, .frequency = .3}}};

@@ -242,6 +242,10 @@ TEST(Filters, SurviveExtremeTemperaturesAndLogits) {
   const std::vector<Filter> last = presets::llama_cpp().order;
   EXPECT_EQ(ids(logits, {.temperature = 1e-300, .order = last}), (Tokens{1}));
   EXPECT_EQ(ids(logits, {.temperature = 1e300, .order = last}), first(3));
+  std::vector<double> probabilities(60, .01);  // of which typical drops the best
+  probabilities.push_back(.4);
+  const SamplerOptions cold = {.temperature = .004, .typical = .295, .order = last};
+  EXPECT_EQ(ids(logits_of(probabilities), cold), first(30));
 }
 
 TEST(Filters, LeaveADistributionByAscendingId) {

@@ -28,6 +28,12 @@ TEST(LogProbabilities, OfEqualLogitsGoByTheLowerId) {
   EXPECT_EQ(found.top[1].token, 2);
 }
 
+TEST(LogProbabilities, KeepMemoryForWhatWasAskedForAlone) {
+  const std::vector<float> logits(5000, 1.0f);
+  EXPECT_LE(log_probabilities(logits, 7, 3).top.capacity(), 3u);
+  EXPECT_EQ(log_probabilities(logits, 7, 0).top.capacity(), 0u);
+}
+
 TEST(LogProbabilities, OfABannedTokenIsMinusInfinity) {
   const float banned = -std::numeric_limits<float>::infinity();
   const LogProbabilities found = log_probabilities(std::vector<float>{banned, 0}, 0, 9);

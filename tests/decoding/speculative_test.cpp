@@ -13,10 +13,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <limits>
 #include <random>
 #include <span>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
 namespace decant::decoding {
@@ -278,6 +281,72 @@ TEST_F(Speculative, WorksInPagesAndRings) {
       EXPECT_EQ(continued(ring, prophet), expected) << chunk;
     }
   }
+}
+
+// Another sequence takes all pages but one, which has room for a token and not for guesses.
+TEST_F(Speculative, DoesWithoutGuessesWhereThePoolIsFull) {
+  kv::PagePool<codec::F32> pool(decoder_.config().geometry(), 5, 16);
+  kv::Paged<codec::F32> other(pool);
+  kv::Paged<codec::F32> store(pool);
+  model::Workspace workspace(decoder_.config(), {.rows = 16, .logit_rows = 9});
+  const Outcome free = plain({.max_new_tokens = 20});
+  Prophet prophet{.whole = whole(free), .most = 8, .wrong_of_ten = 10};
+  Index seen = 0;
+  const auto sink = [&](Token) {
+    if (++seen == 1) other.reserve(64);
+    return true;
+  };
+  const auto result =
+      generate(decoder_, store, workspace, prompt_, {.max_new_tokens = 20}, sink, prophet);
+  EXPECT_EQ(result.reason, Reason::cache_full);
+  EXPECT_EQ(store.end(), 16);
+  ASSERT_EQ(result.tokens.size(), 16u - 9 + 1);
+  EXPECT_TRUE(std::ranges::equal(result.tokens, std::span(free.generation.tokens).first(8)));
+}
+
+TEST_F(Speculative, ChangesNothingThatLooksBack) {
+  const Outcome free = plain({.max_new_tokens = 30});
+  Ids ends = {free.generation.tokens[3], free.generation.tokens[9]};
+  std::vector<std::uint32_t> words(
+      static_cast<std::size_t>((decoder_.config().vocabulary + 31) / 32), 0xFFFFFFFFu);
+  std::vector<std::size_t> lengths;
+  GenerateOptions options = {.max_new_tokens = 30,
+                             .stop = {.end_tokens = ends, .min_new_tokens = 6},
+                             .allowed = [&](std::span<const Token> text) {
+                               lengths.push_back(text.size());
+                               words[0] = text.size() % 3 == 1 ? 0x55555555u : 0xFFFFFFFFu;
+                               return std::span<const std::uint32_t>(words);
+                             }};
+  const Outcome expected = plain(options);
+  const auto seen = std::exchange(lengths, {});
+  Prophet prophet{.whole = whole(expected), .most = 5, .wrong_of_ten = 3};
+  expect_same(expected, run(options, prophet));
+  EXPECT_EQ(lengths, seen);
+  options.recompute = true;
+  const Outcome recomputed = run(options, prophet);
+  EXPECT_EQ(recomputed.generation.tokens, expected.generation.tokens);
+  EXPECT_EQ(recomputed.generation.statistics.proposed_tokens, 0);
+}
+
+// A drafter whose store is small, or a ring that cannot go back far, guesses less or begins anew.
+TEST_F(Speculative, TakesDraftersWithLittleRoom) {
+  const trial::Family family = trial::llama();
+  const Outcome expected = plain({.max_new_tokens = 40});
+  F32Store small(family.config.geometry(), 24);
+  model::Workspace workspace(family.config, {.rows = 16});
+  ModelDrafter drafter(decoder_, small, workspace, {});
+  const Outcome found = run({.max_new_tokens = 40}, drafter);
+  expect_same(expected, found);
+  EXPECT_GT(found.generation.statistics.accepted_tokens, 0);
+  EXPECT_LE(small.end(), 24);
+
+  trial::Family windowed = trial::llama();
+  windowed.config.windows.assign(static_cast<std::size_t>(windowed.config.layers), 20);
+  const model::Decoder looking_back = trial::decoder_of(windowed);
+  kv::Ring<codec::F32> ring(windowed.config.geometry(), 20, 1);
+  model::Workspace room(windowed.config, {.rows = 16});
+  ModelDrafter circular(looking_back, ring, room, {});
+  expect_same(expected, run({.max_new_tokens = 40}, circular));
 }
 
 TEST_F(Speculative, RefusesDraftsOfAnotherVocabulary) {

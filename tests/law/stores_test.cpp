@@ -126,8 +126,14 @@ TYPED_TEST(Stores, GiveTheBitsOfAContiguousOneInARingOfTheWindow) {
   }
 }
 
+// Whose parts are held to all formats above, so that three are enough.
+template <class C>
+class LayeredStores : public testing::Test {};
+using SomeCodecs = testing::Types<codec::F32, codec::BF16, codec::Int4>;
+TYPED_TEST_SUITE(LayeredStores, SomeCodecs);
+
 // Layers with windows of 65 and 1025 in a ring, and one without in pages.
-TYPED_TEST(Stores, GiveTheBitsOfAContiguousOneInLayersOfTheirOwn) {
+TYPED_TEST(LayeredStores, GiveTheBitsOfAContiguousOne) {
   const trial::Family family = trial::windowed();
   const model::Decoder decoder = trial::decoder_of(family);
   const Index tokens = trial::kSlowBuild ? 150 : 1300;

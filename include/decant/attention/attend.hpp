@@ -26,6 +26,7 @@
 #include <decant/core/types.hpp>
 #include <decant/kernels/softmax.hpp>
 #include <decant/kv/block.hpp>
+#include <decant/kv/cells.hpp>
 #include <decant/kv/geometry.hpp>
 
 #include <algorithm>

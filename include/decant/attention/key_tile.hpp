@@ -17,6 +17,7 @@
 #include <decant/core/types.hpp>
 #include <decant/kernels/softmax.hpp>
 #include <decant/kernels/tile.hpp>
+#include <decant/kv/cells.hpp>
 #include <decant/kv/geometry.hpp>
 
 #include <algorithm>

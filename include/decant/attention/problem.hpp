@@ -7,6 +7,7 @@
 // Tested by   tests/attention/attend_test.cpp
 #pragma once
 
+#include <decant/codec/concept.hpp>
 #include <decant/core/buffer.hpp>
 #include <decant/core/error.hpp>
 #include <decant/core/shape.hpp>

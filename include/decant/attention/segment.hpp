@@ -23,6 +23,7 @@
 #include <decant/kernels/softmax.hpp>
 #include <decant/kernels/tile.hpp>
 #include <decant/kv/block.hpp>
+#include <decant/kv/cells.hpp>
 #include <decant/kv/geometry.hpp>
 #include <decant/kv/panel.hpp>
 

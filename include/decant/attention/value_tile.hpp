@@ -13,7 +13,7 @@
 #include <decant/core/simd.hpp>
 #include <decant/core/types.hpp>
 #include <decant/kernels/tile.hpp>
-#include <decant/kv/geometry.hpp>
+#include <decant/kv/cells.hpp>
 
 #include <algorithm>
 
@@ -36,6 +36,7 @@ template <codec::Codec C, int I, int D>
 DECANT_ALWAYS_INLINE void widen_values(Lanes (&values)[D], const typename C::Cell* cells,
                                        [[maybe_unused]] const float* scales,
                                        [[maybe_unused]] Index dim, [[maybe_unused]] Index token) {
+  static_assert(C::kPack == 1 || D == 1 || D % 2 == 0, "runs come in pairs, or one by one");
   decant::detail::unroll<D>([&](auto d) {
     if constexpr (C::kPack == 1) {
       values[d] = C::template widen<I>(cells + d * kLanes * C::kInterleave);

@@ -4,11 +4,12 @@
 // says how many consecutive cells of one lane lie side by side in a panel (`kInterleave`), and
 // widens any of their numbers in a run of 16 * kInterleave cells; widening is exact.
 //
-// Depends on  codec/type.hpp, core/{shape,simd,types}.hpp
-// Tested by   tests/codec/plain_test.cpp, tests/codec/scaled_test.cpp, which run the laws
+// Depends on  codec/type.hpp, core/{config,shape,simd,types}.hpp
+// Tested by   tests/codec/{plain,scaled,int4}_test.cpp, which run the laws
 #pragma once
 
 #include <decant/codec/type.hpp>
+#include <decant/core/config.hpp>
 #include <decant/core/shape.hpp>
 #include <decant/core/simd.hpp>
 #include <decant/core/types.hpp>
@@ -41,9 +42,9 @@ concept StoresTwo = C::kPack == 2 && C::kInterleave == 1 &&
 template <class C>
 concept StoresNumbers = StoresOne<C> || StoresTwo<C>;
 
-// Numbers of a scaled codec are multiples of a scale, so that none is larger than kLargest: that of
-// their row, or where kGroup is not 0 that of the kGroup numbers of a row among which they are.
-// Those of the others are stored as they are.
+// A scaled codec stores a number divided by a scale, so that none exceeds kLargest. A row has one
+// scale, or one for every kGroup numbers where that is not 0. Those of the others are stored as
+// they are.
 //
 // Laws     store(load(cell)) is cell for every cell that store() gives: a copied row does not drift
 //          widen<k>(cells) gives number k of every lane as load() gives it: with one number a cell
@@ -54,6 +55,7 @@ concept Codec = StoresNumbers<C> && requires(const typename C::Cell* cells) {
   { C::kInterleave } -> std::convertible_to<Index>;
   { C::kScaled } -> std::convertible_to<bool>;
   { C::kGroup } -> std::convertible_to<Index>;
+  requires(!C::kScaled) || requires { C::kLargest; };
   { C::template widen<C::kInterleave * C::kPack - 1>(cells) }
   noexcept->std::same_as<Lanes>;
 };

@@ -9,13 +9,16 @@
 // Length counts new tokens, the one that ended the text included, for finished and running beams
 // alike. Equal scores go by the earlier beam, then the lower token.
 //
-// Depends on  decoding/log_probabilities.hpp, kv/paged.hpp,
-// model/{batch,decoder,workspace}.hpp Source      Hugging Face transformers, BeamSearchScorer
-// (semantics) Tested by   tests/decoding/beam_test.cpp
+// Depends on  decoding/{feeding,log_probabilities}.hpp, kv/paged.hpp,
+//             model/{batch,decoder,store_check,workspace}.hpp
+// Source      Hugging Face transformers, beam search of generate() (semantics)
+// Tested by   tests/decoding/beam_test.cpp, tests/io/published_beams_test.cpp
 #pragma once
 
+#include <decant/codec/concept.hpp>
 #include <decant/core/error.hpp>
 #include <decant/core/types.hpp>
+#include <decant/decoding/feeding.hpp>
 #include <decant/decoding/log_probabilities.hpp>
 #include <decant/kv/paged.hpp>
 #include <decant/model/batch.hpp>
@@ -26,7 +29,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <limits>
+#include <functional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -68,37 +71,36 @@ inline void check(const BeamOptions& options) {
 
 namespace detail {
 
-// Finished answers, the best `most` of them.
+// Finished answers, as many of the best as there are beams.
 class Answers {
  public:
-  Answers(Index most, double length_penalty) : most_(most), length_penalty_(length_penalty) {}
-
-  double score(double sum, Index length) const {
-    return sum / std::pow(static_cast<double>(length), length_penalty_);
-  }
+  explicit Answers(const BeamOptions& options) : options_(options) {}
 
   // An answer of `length` tokens, counting one that ended it.
   void add(std::vector<Token> tokens, double sum, Index length, bool ended) {
-    const double its = score(sum, length);
-    if (full() && its <= answers_.back().score) return;
-    const auto place = std::ranges::upper_bound(answers_, its, std::ranges::greater{},
+    const double score = score_of(sum, length);
+    if (full() && score <= answers_.back().score) return;
+    const auto place = std::ranges::upper_bound(answers_, score, std::ranges::greater{},
                                                 &BeamAnswer::score);  // the earlier of equal ones
-    answers_.insert(place, {std::move(tokens), its, ended});
-    if (std::ssize(answers_) > most_) answers_.pop_back();
+    answers_.insert(place, {std::move(tokens), score, ended});
+    if (std::ssize(answers_) > options_.beams) answers_.pop_back();
   }
 
-  bool full() const noexcept { return std::ssize(answers_) == most_; }
+  bool full() const noexcept { return std::ssize(answers_) == options_.beams; }
 
-  // Whether a beam of that sum, `length` tokens after it ends, cannot come among them.
-  bool closed(const BeamOptions& options, double best_sum, Index length) const {
+  // Whether the search is over: no running beam, of which the best has this sum and length, can
+  // still come among the answers.
+  bool closed(double best_sum, Index length) const {
     if (!full()) return false;
-    if (options.early_stopping == EarlyStopping::yes) return true;
+    if (options_.early_stopping == EarlyStopping::yes) return true;
     const bool any_length =
-        options.early_stopping == EarlyStopping::never && options.length_penalty > 0;
-    return answers_.back().score >= score(best_sum, any_length ? options.max_new_tokens : length);
+        options_.early_stopping == EarlyStopping::never && options_.length_penalty > 0;
+    return answers_.back().score >=
+           score_of(best_sum, any_length ? options_.max_new_tokens : length);
   }
 
-  std::vector<BeamAnswer> best(Index count) && {
+  // The best first.
+  std::vector<BeamAnswer> take(Index count) && {
     if (std::ssize(answers_) > count) {
       answers_.erase(answers_.begin() + count, answers_.end());
     }
@@ -106,9 +108,12 @@ class Answers {
   }
 
  private:
-  Index most_;
-  double length_penalty_;
-  std::vector<BeamAnswer> answers_;  // the best first
+  double score_of(double sum, Index length) const {
+    return sum / std::pow(static_cast<double>(length), options_.length_penalty);
+  }
+
+  const BeamOptions& options_;
+  std::vector<BeamAnswer> answers_;
 };
 
 // One way on: which beam, with which token.
@@ -123,29 +128,23 @@ template <class Store>
 class BeamSearch {
  public:
   BeamSearch(const model::Decoder& decoder, model::Workspace& workspace, const BeamOptions& options)
-      : decoder_(decoder),
-        workspace_(workspace),
-        options_(options),
-        answers_(options.beams, options.length_penalty) {}
+      : decoder_(decoder), workspace_(workspace), options_(options), answers_(options) {}
 
-  std::vector<BeamAnswer> run(Store& store, std::span<const Token> prompt) {
-    prefill(store, prompt);
-    std::vector<Step> steps = steps_from(0);
+  // `most`: new tokens of an answer, as far as the options and the store go.
+  std::vector<BeamAnswer> run(Store& store, std::span<const Token> prompt, Index most) {
+    store.rewind(std::min<Position>(store.end(), std::ssize(prompt) - 1));
+    feed(decoder_, store, workspace_, batch_, prompt, [] { return true; });
     beams_.push_back({store.fork(), {}, 0.0});
-    rank(steps);
     for (Index length = 1;; ++length) {
-      advance(steps, length);
-      if (beams_.empty() || length == options_.max_new_tokens ||
-          answers_.closed(options_, beams_.front().sum, length)) {
+      advance(ways_on(), length);
+      if (beams_.empty() || answers_.closed(beams_.front().sum, length)) break;
+      if (length == most) {  // running beams end here
+        for (Beam& beam : beams_) answers_.add(std::move(beam.tokens), beam.sum, length, false);
         break;
       }
-      steps = step();
+      step();
     }
-    for (Beam& beam : beams_) {
-      const Index length = std::ssize(beam.tokens);
-      answers_.add(std::move(beam.tokens), beam.sum, length, false);
-    }
-    return std::move(answers_).best(options_.answers);
+    return std::move(answers_).take(options_.answers);
   }
 
  private:
@@ -155,55 +154,34 @@ class BeamSearch {
     double sum = 0.0;
   };
 
-  void prefill(Store& store, std::span<const Token> prompt) {
-    store.rewind(std::min<Position>(store.end(), std::ssize(prompt) - 1));
-    while (store.end() < std::ssize(prompt)) {
-      const auto rest = prompt.subspan(static_cast<std::size_t>(store.end()));
-      const Index rows = std::min(workspace_.limits().rows, std::ssize(rest));
-      batch_.clear();
-      batch_.add(store, rest.first(static_cast<std::size_t>(rows)),
-                 rows == std::ssize(rest) ? model::Logits::last : model::Logits::none);
-      decoder_.step(batch_, workspace_);
-    }
-  }
-
   // Ways on that are looked at: even where all end tokens of all beams are among them, as many
   // others as there are beams.
   Index looked_at() const noexcept {
     return std::max<Index>(2, 1 + std::ssize(options_.end_tokens)) * options_.beams;
   }
 
-  // The best ways on from one beam, whose logits are in a row of the workspace.
-  std::vector<Step> steps_from(std::size_t beam) {
-    const std::span<float> logits = workspace_.logits(static_cast<Index>(beam));
-    const double sum = beams_.empty() ? 0.0 : beams_[beam].sum;
-    std::vector<Step> steps;
-    for (const LogProbability& best : log_probabilities(logits, 0, looked_at()).top) {
-      if (std::isinf(best.value)) break;
-      steps.push_back({beam, best.token, sum + best.value});
-    }
-    return steps;
+  // Feeds the last token of every beam, all in one step.
+  void step() {
+    batch_.clear();
+    for (Beam& beam : beams_) batch_.add(beam.store, {&beam.tokens.back(), 1});
+    decoder_.step(batch_, workspace_);
   }
 
-  void rank(std::vector<Step>& steps) const {
+  // The best ways on from all beams, whose logits are in the rows of the workspace.
+  std::vector<Step> ways_on() {
+    std::vector<Step> steps;
+    for (std::size_t beam = 0; beam < beams_.size(); ++beam) {
+      const std::span<const float> logits = workspace_.logits(static_cast<Index>(beam));
+      for (const LogProbability& best : top_log_probabilities(logits, looked_at())) {
+        if (std::isinf(best.value)) break;
+        steps.push_back({beam, best.token, beams_[beam].sum + best.value});
+      }
+    }
     std::ranges::sort(steps, [](const Step& a, const Step& b) {
       if (a.sum != b.sum) return a.sum > b.sum;
       return a.beam != b.beam ? a.beam < b.beam : a.token < b.token;
     });
     steps.resize(std::min(steps.size(), static_cast<std::size_t>(looked_at())));
-  }
-
-  // Feeds the last token of every beam, all in one step.
-  std::vector<Step> step() {
-    batch_.clear();
-    for (Beam& beam : beams_) batch_.add(beam.store, {&beam.tokens.back(), 1});
-    decoder_.step(batch_, workspace_);
-    std::vector<Step> steps;
-    for (std::size_t beam = 0; beam < beams_.size(); ++beam) {
-      const std::vector<Step> more = steps_from(beam);
-      steps.insert(steps.end(), more.begin(), more.end());
-    }
-    rank(steps);
     return steps;
   }
 
@@ -237,26 +215,35 @@ class BeamSearch {
 // The best answers to a prompt, the best first.
 //
 // What the store holds is taken as the beginning of the prompt, as generate() does, and at the end
-// it holds the prompt; beams are forks of it and take pages of its pool.
+// it holds the prompt; beams are forks of it and take pages of its pool. Where the model has
+// learned fewer positions than the options ask for, answers end there.
 //
-// Errors   before anything changed: std::invalid_argument (an empty prompt, options, a store or a
-//          workspace made for another model, or one with fewer rows, rows of logits or sequences
-//          than beams). Later: CacheFull, BadLogits, NoCandidate; the store then holds a beginning
-//          of the prompt
-// Cost     a step of `beams` rows for each token; copies one page of a beam that was forked
+// Errors   before anything changed: std::invalid_argument (an empty prompt, ids outside the
+//          vocabulary, options, a store or a workspace made for another model, or one with fewer
+//          rows, rows of logits or sequences than beams), CacheFull where the prompt is longer than
+//          the store. Later: BadLogits, NoCandidate, and CacheFull where the pool has no page for a
+//          beam; the store then holds a beginning of the prompt
+// Cost     a step of `beams` rows and O(beams * vocabulary) exponentials for each token; copies one
+//          page of a beam that was forked
 // Threads  store, pool and workspace belong to the search until it returns
 template <codec::Codec K, codec::Codec V>
 std::vector<BeamAnswer> beam_search(const model::Decoder& decoder, kv::Paged<K, V>& store,
                                     model::Workspace& workspace, std::span<const Token> prompt,
                                     const BeamOptions& options) {
+  constexpr const char* kWho = "decoding::beam_search";
   check(options);
-  expects(!prompt.empty(), "decoding::beam_search: the prompt is empty");
-  model::check(decoder.config(), store, "decoding::beam_search");
+  const detail::Room room = detail::room(decoder, store);
+  detail::check_prompt(prompt, decoder.config(), room, kWho);
+  model::check(decoder.config(), store, kWho);
+  expects(workspace.config() == decoder.config(), kWho,
+          ": the workspace was made for another configuration");
   const model::Limits& limits = workspace.limits();
-  expects(std::min({limits.rows, limits.logit_rows, limits.sequences}) >= options.beams,
-          "decoding::beam_search: a workspace of ", limits.rows, " rows, ", limits.logit_rows,
-          " of logits and ", limits.sequences, " sequences, for ", options.beams, " beams");
-  return detail::BeamSearch<kv::Paged<K, V>>(decoder, workspace, options).run(store, prompt);
+  expects(std::min({limits.rows, limits.logit_rows, limits.sequences}) >= options.beams, kWho,
+          ": a workspace of ", limits.rows, " rows, ", limits.logit_rows, " of logits and ",
+          limits.sequences, " sequences, for ", options.beams, " beams");
+  // The last token of an answer is not fed.
+  const Index most = std::min(options.max_new_tokens, room.tokens - std::ssize(prompt) + 1);
+  return detail::BeamSearch<kv::Paged<K, V>>(decoder, workspace, options).run(store, prompt, most);
 }
 
 }  // namespace decant::inline v0::decoding

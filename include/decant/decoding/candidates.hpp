@@ -88,9 +88,9 @@ inline Token draw(std::span<const Candidate> candidates, double u) {
 // are called, finish() gives what is left. A filter looks at the distribution of what the filters
 // before it have left.
 //
+// Errors   std::invalid_argument on numbers that leave nothing
 // Cost     begin() is one pass; top-p and typical sort about as much as they keep; nothing
-// allocates
-//          beyond the most that was taken at once
+//          allocates beyond the most that was taken at once
 // Threads  one owner
 class Candidates {
  public:
@@ -101,7 +101,8 @@ class Candidates {
   // Errors   as argmax()
   void begin(std::span<const float> logits, Index most) {
     logits_ = logits;
-    highest_ = logits[static_cast<std::size_t>(argmax(logits))];
+    argmax(logits);  // refuses what is no row
+    expects(most >= 1, "decoding::Candidates: the best ", most, " of a row");
     temperature_ = 1.0;
     weighed_ = false;
     candidates_.clear();
@@ -110,12 +111,14 @@ class Candidates {
 
   // Divides logits, from here on.
   void temper(double temperature) {
+    expects(temperature > 0, "decoding::Candidates: a temperature of ", temperature);
     temperature_ = temperature;
     weighed_ = false;
   }
 
   // Keeps the k best.
   void keep_top_k(Index k) {
+    expects(k >= 1, "decoding::Candidates: the best ", k);
     if (k >= std::ssize(candidates_)) return;
     const auto end = candidates_.begin() + k;
     std::nth_element(candidates_.begin(), end, candidates_.end(), Before{logits_});
@@ -134,9 +137,9 @@ class Candidates {
   void keep_min_p(double p) {
     if (p <= 0) return;
     weigh();
-    const Candidate best = *std::ranges::min_element(candidates_, Before{logits_});
+    const Candidate kept = best();
     std::erase_if(candidates_, [&](const Candidate& candidate) {
-      return candidate.probability < p * best.probability && candidate.token != best.token;
+      return candidate.probability < p * kept.probability && candidate.token != kept.token;
     });
   }
 
@@ -150,8 +153,9 @@ class Candidates {
       const double share = candidate.probability / sum;
       if (share > 0) entropy -= share * std::log(share);
     }
+    const double offset = std::log(sum) - entropy;
     const auto distance = [&](const Candidate& candidate) {
-      return std::abs(std::log(sum) - exponent(candidate.token) - entropy);
+      return std::abs(offset - exponent(candidate.token));
     };
     keep_mass(p, [&](const Candidate& a, const Candidate& b) {
       const double first = distance(a);
@@ -171,14 +175,14 @@ class Candidates {
       variance += (logit(candidate.token) - mean) * (logit(candidate.token) - mean);
     }
     variance /= static_cast<double>(candidates_.size());
-    const double least = logit(std::ranges::min_element(candidates_, Before{logits_})->token) -
-                         n * std::sqrt(variance);
+    const double least = logit(best().token) - n * std::sqrt(variance);
     std::erase_if(candidates_,
                   [&](const Candidate& candidate) { return logit(candidate.token) < least; });
   }
 
   // What is left, by ascending id; probabilities are positive and sum to 1.
   std::span<const Candidate> finish() {
+    weighed_ = weighed_ && total() > 0;  // what is left may vanish beside what is not
     weigh();
     std::erase_if(candidates_, [](const Candidate& c) { return c.probability == 0; });
     sort_by_token();
@@ -202,6 +206,7 @@ class Candidates {
     }
   };
 
+  Candidate best() const { return *std::ranges::min_element(candidates_, Before{logits_}); }
   double logit(Token token) const noexcept { return logits_[static_cast<std::size_t>(token)]; }
   double exponent(Token token) const noexcept { return (logit(token) - highest_) / temperature_; }
 
@@ -233,9 +238,10 @@ class Candidates {
     std::ranges::sort(candidates_, {}, &Candidate::token);
   }
 
-  // Probabilities relative to the row's best token, whose own is exactly 1.
+  // Probabilities relative to the best that is left, whose own is exactly 1.
   void weigh() {
     if (weighed_) return;
+    highest_ = logit(best().token);
     for (Candidate& candidate : candidates_) {
       candidate.probability = std::exp(exponent(candidate.token));
     }

@@ -1,9 +1,9 @@
 // decant/decoding/drafter.hpp - who guesses tokens ahead, so that one step can verify several.
 //
-// A guess costs a row of a step and nothing else: the token that is taken is always the one that
-// would have been taken without guesses.
+// A guess costs a row of a step and nothing else: what is taken has the distribution, and unless
+// rejection is asked for the very tokens, of a run without guesses.
 //
-// Depends on  core/{error,types}.hpp, decoding/penalties.hpp
+// Depends on  core/{error,types}.hpp, decoding/{candidates,history}.hpp
 // Source      Leviathan et al. 2023, arXiv:2211.17192; prompt look-up: Saxena 2023,
 //             github.com/apoorvumang/prompt-lookup-decoding
 // Tested by   tests/decoding/speculative_test.cpp
@@ -11,7 +11,8 @@
 
 #include <decant/core/error.hpp>
 #include <decant/core/types.hpp>
-#include <decant/decoding/penalties.hpp>
+#include <decant/decoding/candidates.hpp>
+#include <decant/decoding/history.hpp>
 
 #include <algorithm>
 #include <concepts>
@@ -20,11 +21,19 @@
 
 namespace decant::inline v0::decoding {
 
-// Laws     propose(history, most) gives at most `most` tokens that may follow the history, valid
-//          until the next call; none is an answer too
+// Laws     propose(history, most), most > 0, gives at most `most` tokens of the vocabulary that may
+//          follow the history, valid until the next call; none is an answer too. The history is not
+//          empty, and continues the one before but for guesses that did not come
 template <class D>
 concept Drafter = requires(D& drafter, const History& history, Index most) {
   { drafter.propose(history, most) } -> std::convertible_to<std::span<const Token>>;
+};
+
+// One that also tells from which distribution its guess number `at` was drawn, by ascending id, as
+// rejection wants it. Of others a guess counts as the only one that they could have made.
+template <class D>
+concept TellingDrafter = Drafter<D> && requires(const D& drafter, Index at) {
+  { drafter.distribution(at) } -> std::convertible_to<std::span<const Candidate>>;
 };
 
 // Guesses nothing.

@@ -1,11 +1,12 @@
 // decant/decoding/generate.hpp - from a prompt to the tokens that follow it.
 //
 // One run feeds what the store lacks of the sequence, samples the next token, and repeats. The
-// first feeding is the prefill, later ones are single rows; recomputing is the same on a store
-// that is emptied before each, so there is no second path that could differ.
+// first feeding is the prefill, later ones are single rows, or those of guesses behind them;
+// recomputing is the same on a store that is emptied before each, so there is no second path that
+// could differ.
 //
 // Depends on  decoding/{drafter,generation,run}.hpp, model/{decoder,workspace}.hpp
-// Tested by   tests/decoding/generate_test.cpp, tests/decoding/generate_limits_test.cpp
+// Tested by   tests/decoding/{generate,generate_limits,generate_end,control,speculative}_test.cpp
 #pragma once
 
 #include <decant/core/types.hpp>
@@ -31,19 +32,21 @@ namespace decant::inline v0::decoding {
 // and the tokens before it, ready for a longer prompt that begins with them. Where no room is
 // left for the last new token, the run ends with cache_full or positions_full.
 //
+// A drafter saves steps and changes no token, unless rejection is asked for: a step verifies as
+// many guesses as the workspace has rows of logits for, less one, so that the one row of a
+// workspace for which nothing is said leaves room for none.
+//
 // Errors   before anything changed: std::invalid_argument (an empty prompt, ids outside the
 //          vocabulary, options, a store or workspace made for another model, a prompt longer than
 //          learned positions, a drafter of another vocabulary), CacheFull where the prompt is
 //          longer than the store, CannotRewind where the store holds too little before the last
 //          prompt token. Later: BadLogits, NoCandidate, CacheFull where the pages that the prompt
-//          takes are not to be had, and whatever the sink throws; the store then holds a beginning
+//          takes are not to be had, std::invalid_argument where a mask or a guess does not fit the
+//          vocabulary, and whatever sink, mask and drafter throw; the store then holds a beginning
 //          of the sequence
 // Cost     one step per chunk of workspace.limits().rows prompt tokens, one per new token but the
 //          last; with recompute, the whole sequence for each new token
 // Threads  the store, the workspace, the sink and the drafter belong to the run until it returns
-//
-// A drafter saves steps and changes no token: a step verifies as many guesses as the workspace has
-// rows of logits for, less one.
 template <kv::Store S, std::predicate<Token> Sink, Drafter D>
 Generation generate(const model::Decoder& decoder, S& store, model::Workspace& workspace,
                     std::span<const Token> prompt, const GenerateOptions& options, Sink&& sink,

@@ -1,7 +1,7 @@
 // decant/decoding/generation.hpp - what a run is asked for, and what comes of it.
 //
 // Depends on  decoding/{log_probabilities,sampler,statistics,stop}.hpp
-// Tested by   tests/decoding/generate_{test,end_test,limits_test,control_test}.cpp
+// Tested by   tests/decoding/{generate,generate_end,generate_limits,control}_test.cpp
 #pragma once
 
 #include <decant/core/types.hpp>
@@ -23,12 +23,22 @@
 
 namespace decant::inline v0::decoding {
 
+// When a drafter's guess counts.
+enum class Verification {
+  agreement,  // where it is the token of a run without guesses: exact, draw by draw
+  rejection,  // as often as its distribution allows: more of them, of the same distribution
+};
+
 struct GenerateOptions {
   Index max_new_tokens = 256;
+  // How many tokens of the prompt were given; those behind them are text of a run that goes on,
+  // which penalties, masks and min_new_tokens then look at as such. All of them unless it is said.
+  std::optional<Index> prompt_tokens = {};
   StopTokens stop = {};
   SamplerOptions sampler = {};
   std::uint64_t sequence = 0;  // whose random numbers; tell sequences of one seed apart by it
-  bool recompute = false;      // every step starts from an empty store; the tokens are the same
+  Verification verification = Verification::agreement;
+  bool recompute = false;  // every step starts from an empty store; the tokens are the same
   std::optional<Index> log_probabilities = {};  // of each new token, and of so many best ones
   double max_seconds = std::numeric_limits<double>::infinity();  // looked at between steps
   std::stop_token cancel = {};                                   // likewise, from any thread

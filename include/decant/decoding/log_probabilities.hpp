@@ -11,7 +11,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <limits>
 #include <span>
 #include <vector>
 
@@ -31,31 +30,55 @@ struct LogProbabilities {
   std::vector<LogProbability> top;
 };
 
-// Those of softmax(logits), equal ones by the lower id.
-//
-// Errors   std::invalid_argument (a token outside the row, a negative count), BadLogits,
-// NoCandidate Cost     one pass and O(vocabulary) exponentials; memory for `top` and the row's ids
-inline LogProbabilities log_probabilities(std::span<const float> logits, Token taken, Index top) {
-  const Index vocabulary = std::ssize(logits);
-  expects(taken >= 0 && taken < vocabulary, "decoding::log_probabilities: token ", taken,
-          " of a row of ", vocabulary);
-  expects(top >= 0, "decoding::log_probabilities: the ", top, " most probable tokens");
+namespace detail {
+
+// The logarithm of the sum of exponentials, which logits less it are log-probabilities.
+inline double log_sum(std::span<const float> logits) {
   const double highest = logits[static_cast<std::size_t>(argmax(logits))];
   double sum = 0;
   for (float logit : logits) sum += std::exp(logit - highest);
-  const auto of = [&](Token token) {
-    return LogProbability{token, logits[static_cast<std::size_t>(token)] - highest - std::log(sum)};
+  return highest + std::log(sum);
+}
+
+}  // namespace detail
+
+// The most probable tokens of softmax(logits), in descending order, equal ones by the lower id.
+//
+// Errors   std::invalid_argument (a negative count), BadLogits, NoCandidate
+// Cost     two passes and O(vocabulary) exponentials; memory for `count` of them
+inline std::vector<LogProbability> top_log_probabilities(std::span<const float> logits,
+                                                         Index count) {
+  expects(count >= 0, "decoding::top_log_probabilities: the ", count, " most probable tokens");
+  const double whole = detail::log_sum(logits);
+  const auto before = [](const LogProbability& a, const LogProbability& b) {
+    return a.value != b.value ? a.value > b.value : a.token < b.token;
   };
-  LogProbabilities result{.taken = of(taken), .top = {}};
-  result.top.reserve(logits.size());
-  for (Token token = 0; token < vocabulary; ++token) result.top.push_back(of(token));
-  const auto end = result.top.begin() + std::min(top, vocabulary);
-  std::partial_sort(result.top.begin(), end, result.top.end(),
-                    [](const LogProbability& a, const LogProbability& b) {
-                      return a.value != b.value ? a.value > b.value : a.token < b.token;
-                    });
-  result.top.erase(end, result.top.end());
-  return result;
+  std::vector<LogProbability> top;  // a heap, the last of them in front
+  top.reserve(std::min(logits.size(), static_cast<std::size_t>(count)));
+  for (Token token = 0; token < std::ssize(logits) && count > 0; ++token) {
+    const LogProbability next = {token, logits[static_cast<std::size_t>(token)] - whole};
+    if (std::ssize(top) == count) {
+      if (!before(next, top.front())) continue;
+      std::ranges::pop_heap(top, before);
+      top.pop_back();
+    }
+    top.push_back(next);
+    std::ranges::push_heap(top, before);
+  }
+  std::ranges::sort_heap(top, before);
+  return top;
+}
+
+// Those, and that of the token that was taken.
+//
+// Errors   std::invalid_argument (a token outside the row, a negative count), BadLogits,
+//          NoCandidate
+// Cost     as above, twice
+inline LogProbabilities log_probabilities(std::span<const float> logits, Token taken, Index top) {
+  expects(taken >= 0 && taken < std::ssize(logits), "decoding::log_probabilities: token ", taken,
+          " of a row of ", logits.size());
+  const double value = logits[static_cast<std::size_t>(taken)] - detail::log_sum(logits);
+  return {.taken = {taken, value}, .top = top_log_probabilities(logits, top)};
 }
 
 }  // namespace decant::inline v0::decoding

@@ -3,14 +3,18 @@
 // It draws with the random numbers of the places where its guesses would stand, as the first model
 // does, so that two similar distributions draw the same token more often than chance has it.
 //
-// Depends on  decoding/{drafter,sampler}.hpp, model/{batch,decoder,workspace}.hpp
+// Depends on  decoding/{drafter,feeding,sampler}.hpp, model/{batch,decoder,workspace}.hpp
 // Source      Leviathan et al. 2023, arXiv:2211.17192
 // Tested by   tests/decoding/speculative_test.cpp
 #pragma once
 
 #include <decant/core/error.hpp>
+#include <decant/core/random.hpp>
 #include <decant/core/types.hpp>
+#include <decant/decoding/candidates.hpp>
 #include <decant/decoding/drafter.hpp>
+#include <decant/decoding/feeding.hpp>
+#include <decant/decoding/history.hpp>
 #include <decant/decoding/sampler.hpp>
 #include <decant/kv/block.hpp>
 #include <decant/model/batch.hpp>
@@ -28,8 +32,10 @@ namespace decant::inline v0::decoding {
 // Decoder, store and workspace are the drafter's own while it is used; the store begins empty.
 //
 // Units    most: guesses at once
-// Errors   the constructor: std::invalid_argument where the store holds tokens; propose(): as a
-//          step. Without room in the store it guesses less
+// Errors   the constructor: std::invalid_argument on options of the sampler, guesses below one and
+// a
+//          store that holds tokens. propose(): as a step, and BadLogits and NoCandidate. Without
+//          room in the store it guesses less
 // Cost     a step of one row for each guess, and one for what came since
 // Threads  one owner
 template <kv::Store S>
@@ -53,13 +59,22 @@ class ModelDrafter {
     tokens_.assign(history.tokens.begin(), history.tokens.end());
     const auto begin = static_cast<std::ptrdiff_t>(tokens_.size());
     rewind_to_common();
+    distributions_.clear();
     for (Index guess = 0; guess < std::min(most_, room); ++guess) {
-      if (!feed()) break;
+      if (!catch_up()) break;
       const std::span<float> logits = workspace_.logits(0);
       sampler_.penalise(logits, {tokens_, history.prompt});
-      tokens_.push_back(sampler_.sample(logits, sequence_, std::ssize(tokens_)));
+      const auto candidates = sampler_.candidates(logits);
+      distributions_.emplace_back(candidates.begin(), candidates.end());
+      const double u = uniform(sampler_.options().seed, sequence_, std::ssize(tokens_));
+      tokens_.push_back(draw(candidates, u));
     }
     return std::span<const Token>(tokens_).subspan(static_cast<std::size_t>(begin));
+  }
+
+  // What guess number `at` of the last proposal was drawn from.
+  std::span<const Candidate> distribution(Index at) const {
+    return distributions_[static_cast<std::size_t>(at)];
   }
 
  private:
@@ -72,21 +87,10 @@ class ModelDrafter {
   }
 
   // Feeds what the store lacks; false where it has no room for it.
-  bool feed() {
-    const bool learned = !decoder_.weights().positions.empty();
-    const Index positions = decoder_.config().max_positions;
-    const Index room = learned ? std::min(positions, store_.capacity()) : store_.capacity();
-    if (std::ssize(tokens_) > room) return false;
-    while (store_.end() < std::ssize(tokens_)) {
-      const auto rest = std::span<const Token>(tokens_).subspan(fed_.size());
-      const Index rows = std::min({workspace_.limits().rows, store_.chunk(), std::ssize(rest)});
-      const auto next = rest.first(static_cast<std::size_t>(rows));
-      batch_.clear();
-      batch_.add(store_, next,
-                 rows == std::ssize(rest) ? model::Logits::last : model::Logits::none);
-      decoder_.step(batch_, workspace_);
-      fed_.insert(fed_.end(), next.begin(), next.end());
-    }
+  bool catch_up() {
+    if (std::ssize(tokens_) > detail::room(decoder_, store_).tokens) return false;
+    detail::feed(decoder_, store_, workspace_, batch_, tokens_, [] { return true; });
+    fed_ = tokens_;
     return true;
   }
 
@@ -98,6 +102,7 @@ class ModelDrafter {
   Index most_;
   std::vector<Token> fed_;     // what the store holds
   std::vector<Token> tokens_;  // the sequence, and guesses behind it
+  std::vector<std::vector<Candidate>> distributions_;
   model::Batch<S> batch_;
 };
 

@@ -12,7 +12,7 @@
 //
 // Engines differ in what counts (decoding/sampler.hpp has their presets).
 //
-// Depends on  core/{error,types}.hpp
+// Depends on  core/{error,types}.hpp, decoding/history.hpp
 // Source      repetition: Keskar et al. 2019, arXiv:1909.05858; presence and frequency as in the
 //             OpenAI interface; DRY: p-e-w 2024,
 //             github.com/oobabooga/text-generation-webui/pull/5677
@@ -21,6 +21,7 @@
 
 #include <decant/core/error.hpp>
 #include <decant/core/types.hpp>
+#include <decant/decoding/history.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -32,12 +33,6 @@
 #include <vector>
 
 namespace decant::inline v0::decoding {
-
-// A sequence so far, of which the caller gave the first `prompt` tokens.
-struct History {
-  std::span<const Token> tokens = {};
-  Index prompt = 0;
-};
 
 struct DryOptions {
   double multiplier = 0.0;  // 0: off
@@ -106,7 +101,8 @@ inline void allow_only(std::span<float> logits, std::span<const std::uint32_t> a
 //
 // Shape    logits are [vocabulary]
 // Errors   the constructor: as check(). apply(): std::invalid_argument on another number of logits
-//          or a token outside the vocabulary
+//          or a token that counts
+//          outside the vocabulary
 // Cost     O(tokens that count); memory for two counts a token of the vocabulary where penalties
 //          are on, and for the tokens that DRY looks at
 // Threads  one owner
@@ -114,7 +110,7 @@ class Penalties {
  public:
   Penalties(const PenaltyOptions& options, Index vocabulary)
       : options_(options), vocabulary_(vocabulary) {
-    check(options, vocabulary);
+    decoding::check(options, vocabulary);
     const auto all = static_cast<std::size_t>(vocabulary);
     if (counts()) counts_.resize(all);
     if (options.dry.multiplier > 0) lengths_.resize(all);
@@ -123,10 +119,6 @@ class Penalties {
   void apply(std::span<float> logits, const History& history) {
     expects(std::ssize(logits) == vocabulary_, "decoding::Penalties: ", logits.size(),
             " logits for a vocabulary of ", vocabulary_);
-    for (Token token : history.tokens) {
-      expects(token >= 0 && token < vocabulary_, "decoding::Penalties: token ", token,
-              " is outside the vocabulary of ", vocabulary_);
-    }
     for (const auto& [token, bias] : options_.bias) logits[static_cast<std::size_t>(token)] += bias;
     if (counts()) penalise(logits, history);
     if (options_.dry.multiplier > 0) break_runs(logits, last_of(history.tokens, options_.dry.last));
@@ -145,10 +137,17 @@ class Penalties {
     return last == 0 || last >= std::ssize(tokens) ? tokens
                                                    : tokens.last(static_cast<std::size_t>(last));
   }
+  void check(std::span<const Token> tokens) const {
+    for (Token token : tokens) {
+      expects(token >= 0 && token < vocabulary_, "decoding::Penalties: token ", token,
+              " is outside the vocabulary of ", vocabulary_);
+    }
+  }
   Count& count_of(Token token) { return counts_[static_cast<std::size_t>(token)]; }
 
   void penalise(std::span<float> logits, const History& history) {
     const auto tokens = last_of(history.tokens, options_.last);
+    check(tokens);
     const Index skipped = std::ssize(history.tokens) - std::ssize(tokens);
     for (Index at = 0; at < std::ssize(tokens); ++at) {
       const bool of_prompt = skipped + at < history.prompt;
@@ -193,6 +192,7 @@ class Penalties {
 
   // The longest run that each token would continue, and what that costs it.
   void break_runs(std::span<float> logits, std::span<const Token> tokens) {
+    check(tokens);
     match(tokens);
     const auto allowed = static_cast<std::size_t>(options_.dry.allowed_length);
     const auto next = [&](std::size_t at) { return tokens[tokens.size() - at]; };

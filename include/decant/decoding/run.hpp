@@ -2,19 +2,23 @@
 //
 // A step feeds what the store lacks of the sequence, and then one token at a time with the guesses
 // of a drafter behind it. Of each row the token is sampled as if the guesses were not there; they
-// count for as long as they agree, and the others leave the store. So drafts change no token.
+// count for as long as they agree, and the others leave the store. So drafts change no token,
+// unless rejection is asked for, which judges each guess by its distribution.
 //
-// Depends on  decoding/{drafter,generation,log_probabilities,sampler,statistics}.hpp,
+// Depends on  decoding/{drafter,feeding,generation,log_probabilities,rejection,sampler}.hpp,
 //             model/{batch,decoder,profile,store_check,workspace}.hpp
-// Tested by   tests/decoding/{generate,control,speculative}_test.cpp
+// Tested by   tests/decoding/{generate,control,speculative,rejection}_test.cpp
 #pragma once
 
 #include <decant/core/error.hpp>
+#include <decant/core/random.hpp>
 #include <decant/core/types.hpp>
 #include <decant/decoding/drafter.hpp>
+#include <decant/decoding/feeding.hpp>
 #include <decant/decoding/generation.hpp>
 #include <decant/decoding/log_probabilities.hpp>
 #include <decant/decoding/penalties.hpp>
+#include <decant/decoding/rejection.hpp>
 #include <decant/decoding/sampler.hpp>
 #include <decant/decoding/statistics.hpp>
 #include <decant/kv/block.hpp>
@@ -36,47 +40,22 @@ namespace decant::inline v0::decoding {
 
 namespace detail {
 
-// The longest sequence whose tokens can all be fed, and what is short beyond it.
-struct Room {
-  Index tokens = 0;
-  Reason beyond = Reason::cache_full;
-};
-
-template <kv::Store S>
-Room room(const model::Decoder& decoder, const S& store) {
-  const bool learned = !decoder.weights().positions.empty();
-  const Index positions = decoder.config().max_positions;
-  if (learned && positions < store.capacity()) return {positions, Reason::positions_full};
-  return {store.capacity(), Reason::cache_full};
-}
-
-inline void check_tokens(std::span<const Token> tokens, Index vocabulary, const char* whose) {
-  for (Token token : tokens) {
-    expects(token >= 0 && token < vocabulary, "decoding::generate: token ", token, " of the ",
-            whose, " is outside the vocabulary of ", vocabulary);
-  }
-}
-
-inline void check_prompt(std::span<const Token> prompt, const model::Config& config,
-                         const Room& room) {
-  expects(!prompt.empty(), "decoding::generate: the prompt is empty");
-  check_tokens(prompt, config.vocabulary, "prompt");
-  const bool fits = std::ssize(prompt) <= room.tokens;
-  expects(fits || room.beyond == Reason::cache_full, "decoding::generate: a prompt of ",
-          prompt.size(), " tokens for a model of ", room.tokens, " positions");
-  expects<CacheFull>(fits, "decoding::generate: a prompt of ", prompt.size(),
-                     " tokens for a store of ", room.tokens);
-}
-
-inline void check_options(const GenerateOptions& options, const model::Config& config) {
-  expects(options.max_new_tokens >= 0, "decoding::generate: max_new_tokens is ",
-          options.max_new_tokens);
-  expects(options.stop.min_new_tokens >= 0, "decoding::generate: min_new_tokens is ",
-          options.stop.min_new_tokens);
-  expects(options.log_probabilities.value_or(0) >= 0, "decoding::generate: log_probabilities is ",
-          options.log_probabilities.value_or(0));
+inline void check_options(const GenerateOptions& options, const model::Config& config,
+                          Index prompt) {
+  const auto count = [](Index number, const char* name) {
+    expects(number >= 0, "decoding::generate: ", name, " is ", number);
+  };
+  count(options.max_new_tokens, "max_new_tokens");
+  count(options.stop.min_new_tokens, "min_new_tokens");
+  count(options.log_probabilities.value_or(0), "log_probabilities");
+  count(options.prompt_tokens.value_or(0), "prompt_tokens");
+  expects(options.prompt_tokens.value_or(0) <= prompt, "decoding::generate: prompt_tokens is ",
+          options.prompt_tokens.value_or(0), ", of a prompt of ", prompt);
   expects(options.max_seconds >= 0, "decoding::generate: max_seconds is ", options.max_seconds);
-  check_tokens(options.stop.stop_tokens, config.vocabulary, "stop tokens");
+  for (Token token : options.stop.stop_tokens) {
+    expects(token >= 0 && token < config.vocabulary, "decoding::generate: token ", token,
+            " of the stop tokens is outside the vocabulary of ", config.vocabulary);
+  }
 }
 
 // One run in progress: the sequence so far, and what was noted about it.
@@ -93,15 +72,16 @@ class Run {
         options_(options),
         room_(room(decoder, store)),
         sampler_(options.sampler, decoder.config().vocabulary),
+        given_(options.prompt_tokens.value_or(std::ssize(prompt))),
         sequence_(prompt.begin(), prompt.end()) {
-    check_prompt(prompt, decoder.config(), room_);
-    check_options(options, decoder.config());
+    check_prompt(prompt, decoder.config(), room_, "decoding::generate");
+    check_options(options, decoder.config(), std::ssize(prompt));
     check(decoder.config(), store, "decoding::generate");
     expects(workspace.config() == decoder.config(),
             "decoding::generate: the workspace was made for another configuration");
     if constexpr (requires { drafter.vocabulary(); }) {
       expects(drafter.vocabulary() == decoder.config().vocabulary,
-              "decoding::generate: drafts of a ", "vocabulary of ", drafter.vocabulary(),
+              "decoding::generate: drafts of a vocabulary of ", drafter.vocabulary(),
               ", for one of ", decoder.config().vocabulary);
     }
     const Index reused =
@@ -187,20 +167,21 @@ class Run {
 
   // Feeds the last token, with guesses behind it where the store has room for them.
   void feed_last() {
-    const std::span<const Token> drafts =
-        drafter_.propose({sequence_, result_.statistics.prompt_tokens}, draft_room());
-    drafts_.assign(drafts.begin(), drafts.end());
+    const Index most = draft_room();
+    if (most > 0) {
+      const std::span<const Token> drafts = drafter_.propose({sequence_, given_}, most);
+      drafts_.assign(drafts.begin(), drafts.end());
+    }
     fed_.assign(1, sequence_.back());
     fed_.insert(fed_.end(), drafts_.begin(), drafts_.end());
-    result_.statistics.proposed_tokens += std::ssize(drafts_);
     try {
       step(fed_, drafts_.empty() ? model::Logits::last : model::Logits::all);
     } catch (const CacheFull&) {
       if (drafts_.empty()) throw;
-      result_.statistics.proposed_tokens -= std::ssize(drafts_);
       drafts_.clear();
       step(std::span(fed_).first(1), model::Logits::last);
     }
+    result_.statistics.proposed_tokens += std::ssize(drafts_);
   }
 
   void step(std::span<const Token> tokens, model::Logits wanted) {
@@ -222,40 +203,46 @@ class Run {
   // Feeds what the store lacks of the sequence; the logits of its last token are in row 0 then,
   // those of drafts in the rows behind it.
   std::optional<Reason> catch_up() {
-    while (store_.end() < std::ssize(sequence_)) {
-      if (const auto why = interruption()) return why;
-      if (generated() > 0 && store_.end() == std::ssize(sequence_) - 1) {
-        feed_last();
-        break;
-      }
-      const auto rest =
-          std::span<const Token>(sequence_).subspan(static_cast<std::size_t>(store_.end()));
-      const Index rows = std::min({workspace_.limits().rows, store_.chunk(), std::ssize(rest)});
-      const bool last = rows == std::ssize(rest);
-      step(rest.first(static_cast<std::size_t>(rows)),
-           last ? model::Logits::last : model::Logits::none);
+    std::optional<Reason> why;
+    const auto go_on = [&] { return !(why = interruption()); };
+    if (generated() > 0 && store_.end() == std::ssize(sequence_) - 1) {
+      if (go_on()) feed_last();
+    } else {
+      feed(decoder_, store_, workspace_, batch_, sequence_, go_on);
     }
-    return std::nullopt;
+    return why;
   }
 
+  // What was not given: the text so far.
   std::span<const Token> text() const {
-    return std::span(sequence_).subspan(static_cast<std::size_t>(result_.statistics.prompt_tokens));
+    return std::span(sequence_).subspan(static_cast<std::size_t>(given_));
   }
 
   Token sample(Index row) {
     const std::span<float> logits = workspace_.logits(row);
     if (options_.log_probabilities) raw_.assign(logits.begin(), logits.end());
-    options_.stop.ban_early(logits, generated());
+    options_.stop.ban_early(logits, std::ssize(text()));
     if (options_.allowed) allow_only(logits, options_.allowed(text()));
     Token token = 0;
     model::profiled(
         workspace_.profile(), model::Operation::sampling,
         [&] { return model::Work{.bytes = static_cast<double>(logits.size_bytes())}; },
         [&] {
-          sampler_.penalise(logits, {sequence_, result_.statistics.prompt_tokens});
-          token = sampler_.sample(logits, options_.sequence, std::ssize(sequence_));
+          sampler_.penalise(logits, {sequence_, given_});
+          token = choose(logits, row);
         });
     return token;
+  }
+
+  Token choose(std::span<const float> logits, Index row) {
+    const Position position = std::ssize(sequence_);
+    if (options_.verification == Verification::agreement || row >= std::ssize(drafts_)) {
+      return sampler_.sample(logits, options_.sequence, position);
+    }
+    std::span<const Candidate> draft;
+    if constexpr (TellingDrafter<D>) draft = drafter_.distribution(row);
+    const double u = uniform(options_.sampler.seed, options_.sequence, position, 1);
+    return verify(sampler_.candidates(logits), draft, drafts_[static_cast<std::size_t>(row)], u);
   }
 
   Reason end_by(Token token) {
@@ -283,6 +270,7 @@ class Run {
   const GenerateOptions& options_;
   Room room_;
   Sampler sampler_;
+  Index given_;  // tokens of the sequence that are no text
   std::vector<Token> sequence_;
   std::vector<Token> drafts_;  // fed behind the sequence, and not yet rejected
   std::vector<Token> fed_;     // the last token and those

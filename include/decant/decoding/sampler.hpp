@@ -5,7 +5,7 @@
 // number is a function of (seed, sequence, position), so a token depends on its own row and place
 // only, never on its neighbours in a batch.
 //
-// Depends on  core/{error,random,types}.hpp, decoding/{candidates,penalties}.hpp
+// Depends on  core/{error,random,types}.hpp, decoding/{candidates,history,penalties}.hpp
 // Tested by   tests/decoding/{sampler,filters,presets}_test.cpp
 #pragma once
 
@@ -13,17 +13,30 @@
 #include <decant/core/random.hpp>
 #include <decant/core/types.hpp>
 #include <decant/decoding/candidates.hpp>
+#include <decant/decoding/history.hpp>
 #include <decant/decoding/penalties.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <vector>
 
 namespace decant::inline v0::decoding {
 
 enum class Filter { temperature, top_k, top_p, min_p, typical, top_n_sigma };
+
+inline constexpr std::array kFilters = {Filter::temperature, Filter::top_k,   Filter::top_p,
+                                        Filter::min_p,       Filter::typical, Filter::top_n_sigma};
+
+constexpr std::string_view name(Filter filter) noexcept {
+  constexpr std::array<std::string_view, kFilters.size()> kNames = {
+      "temperature", "top_k", "top_p", "min_p", "typical", "top_n_sigma"};
+  return kNames[static_cast<std::size_t>(filter)];
+}
 
 // Greedy unless a temperature is given; every filter is off unless its number is.
 struct SamplerOptions {
@@ -34,8 +47,7 @@ struct SamplerOptions {
   double typical = 1.0;      // keeps the most typical until their mass reaches it; 1: off
   double top_n_sigma = 0.0;  // keeps logits within n standard deviations of the best; 0: off
   std::uint64_t seed = 0;
-  std::vector<Filter> order = {Filter::temperature, Filter::top_k,   Filter::top_p,
-                               Filter::min_p,       Filter::typical, Filter::top_n_sigma};
+  std::vector<Filter> order = {kFilters.begin(), kFilters.end()};
   PenaltyOptions penalties = {};
 };
 
@@ -76,9 +88,10 @@ inline bool asks_for(const SamplerOptions& options, Filter filter) noexcept {
       return options.min_p > 0;
     case Filter::typical:
       return options.typical < 1;
-    default:
+    case Filter::top_n_sigma:
       return options.top_n_sigma > 0;
   }
+  return false;
 }
 
 }  // namespace detail
@@ -102,13 +115,11 @@ inline void check(const SamplerOptions& options) {
   positive(options.min_p, "min_p");
   share(options.typical, "typical");
   positive(options.top_n_sigma, "top_n_sigma");
-  constexpr const char* kNames[] = {"temperature", "top_k",   "top_p",
-                                    "min_p",       "typical", "top_n_sigma"};
-  for (int at = 0; at < 6; ++at) {
-    const auto times = std::ranges::count(options.order, static_cast<Filter>(at));
-    expects(times <= 1, "decoding::SamplerOptions: ", kNames[at], " is in the order twice");
-    expects(times == 1 || !detail::asks_for(options, static_cast<Filter>(at)),
-            "decoding::SamplerOptions: ", kNames[at], " is asked for and not in the order");
+  for (Filter filter : kFilters) {
+    const auto times = std::ranges::count(options.order, filter);
+    expects(times <= 1, "decoding::SamplerOptions: ", name(filter), " is in the order twice");
+    expects(times == 1 || !detail::asks_for(options, filter),
+            "decoding::SamplerOptions: ", name(filter), " is asked for and not in the order");
   }
 }
 

@@ -4,8 +4,9 @@
 //   layers.N.keys        [heads, tokens held, key_dim], likewise layers.N.values
 //   layers.N.key_scales  F32 [heads, tokens held] where the format has them, likewise value_scales
 //
-// int4 has its bytes of two numbers there as U8, [heads, tokens held, bytes of a row], and its
-// scales are [heads, tokens held, scales of a row] (kv/cells.hpp says which numbers share a byte).
+// int4 has its bytes of two numbers there as U8, [heads, tokens held, bytes of a row], and where a
+// row has several scales they are [heads, tokens held, scales of a row] (kv/cells.hpp says which
+// numbers share a byte).
 //
 // Held are the last tokens of the sequence, and before them those that the store keeps from its
 // beginning, where there is a gap.
@@ -72,17 +73,17 @@ struct RowSize {
   Index cells = 0;
   Index scales = 0;
 };
-inline RowSize key_size(codec::Type type, const kv::Geometry& geometry) {
+template <template <class> class Cells>
+RowSize row_size(codec::Type type, Index dim) {
   return codec::visit_cache(type, [&]<class C>(C) {
-    return RowSize{kv::KeyCells<C>{geometry.key_dim}.of_row(),
-                   codec::scales_of_row<C>(geometry.key_dim)};
+    return RowSize{Cells<C>{dim}.of_row(), codec::scales_of_row<C>(dim)};
   });
 }
+inline RowSize key_size(codec::Type type, const kv::Geometry& geometry) {
+  return row_size<kv::KeyCells>(type, geometry.key_dim);
+}
 inline RowSize value_size(codec::Type type, const kv::Geometry& geometry) {
-  return codec::visit_cache(type, [&]<class C>(C) {
-    return RowSize{kv::ValueCells<C>{geometry.value_dim}.of_row(),
-                   codec::scales_of_row<C>(geometry.value_dim)};
-  });
+  return row_size<kv::ValueCells>(type, geometry.value_dim);
 }
 
 // Rows of keys, or of values, of one layer and head, as they lie in a file.

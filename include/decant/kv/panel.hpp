@@ -8,8 +8,8 @@
 //   values   [16 tokens / p][value_lanes / pack][p]      lanes run over dimensions
 //
 // p is a codec's interleave and pack the numbers of its cells; value_lanes is value_dim rounded up
-// to 16 * pack. Where key_dim is a multiple of p and value_dim of 16 * pack, as in every published
-// model of size, nothing is padding.
+// to 16 * pack. Where key_dim is a multiple of p * pack and value_dim of 16 * pack, as in every
+// published model of size, nothing is padding.
 //
 // Depends on  codec/scaled.hpp, core/debug.hpp, kv/{cells,geometry}.hpp
 // Tested by   tests/kv/panel_test.cpp

@@ -1,0 +1,97 @@
+// examples/support/drafts.hpp - who guesses ahead, as options.
+//
+// Depends on  decoding/{drafter,generation,model_drafter}.hpp,
+//             support/{command_line,model,options}.hpp
+// Tested by   tests/examples/agreements.cmake
+#pragma once
+
+#include <decant/codec/plain.hpp>
+#include <decant/decoding/drafter.hpp>
+#include <decant/decoding/generation.hpp>
+#include <decant/decoding/history.hpp>
+#include <decant/decoding/model_drafter.hpp>
+#include <decant/io/load_options.hpp>
+#include <decant/kv/contiguous.hpp>
+#include <decant/model/decoder.hpp>
+#include <decant/model/workspace.hpp>
+
+#include "support/command_line.hpp"
+#include "support/model.hpp"
+#include "support/options.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+
+namespace examples {
+
+struct DraftOptions {
+  std::string model;
+  bool ngram = false;
+};
+
+inline void add_drafts(CommandLine& command, DraftOptions& options) {
+  command.add_nonempty_text("--draft-model", options.model,
+                            "a smaller model of the same vocabulary that guesses ahead",
+                            "FOLDER|FILE.gguf");
+  command.add_flag("--draft-ngram", options.ngram,
+                   "guesses that what came before comes again; the text is the same");
+}
+
+// Whatever guesses, behind one type, so that generate() is compiled once for each kind of store.
+struct Guesses {
+  std::function<std::span<const decant::Token>(const decant::decoding::History&, Index)> propose;
+};
+
+// A model with the memory that guessing takes.
+class GuessingModel {
+ public:
+  using Store = decant::kv::Contiguous<decant::codec::BF16>;
+
+  GuessingModel(decant::io::Checkpoint checkpoint, Index capacity, Index rows,
+                decant::Executor& executor, const decant::decoding::GenerateOptions& generate)
+      : decoder_(std::move(checkpoint.config), std::move(checkpoint.weights)),
+        store_(decoder_.config().geometry(), capacity),
+        workspace_(decoder_.config(), {.rows = rows}, executor),
+        drafter_(decoder_, store_, workspace_, generate.sampler, generate.sequence) {}
+
+  std::span<const decant::Token> propose(const decant::decoding::History& history, Index most) {
+    return drafter_.propose(history, most);
+  }
+
+ private:
+  decant::model::Decoder decoder_;
+  Store store_;
+  decant::model::Workspace workspace_;
+  decant::decoding::ModelDrafter<Store> drafter_;
+};
+
+// The drafter that was asked for, beside a model of that configuration with a store for `capacity`
+// tokens.
+inline Guesses guesses(const DraftOptions& options, const decant::io::LoadOptions& load_options,
+                       const decant::decoding::GenerateOptions& generate,
+                       const decant::model::Config& config, Index capacity,
+                       decant::model::Workspace& workspace) {
+  using decant::decoding::History;
+  if (options.ngram) {
+    return {[drafter = decant::decoding::NgramDrafter{}](const History& history, Index most) {
+      return drafter.propose(history, most);
+    }};
+  }
+  if (options.model.empty()) {
+    return {[](const History&, Index) { return std::span<const decant::Token>(); }};
+  }
+  decant::io::Checkpoint checkpoint = load(options.model, load_options);
+  decant::expects<UsageError>(checkpoint.config.vocabulary == config.vocabulary,
+                              "--draft-model: a vocabulary of ", checkpoint.config.vocabulary,
+                              ", the model has one of ", config.vocabulary);
+  const auto model = std::make_shared<GuessingModel>(
+      std::move(checkpoint), std::min(capacity, config.max_positions), workspace.limits().rows,
+      workspace.executor(), generate);
+  return {[model](const History& history, Index most) { return model->propose(history, most); }};
+}
+
+}  // namespace examples

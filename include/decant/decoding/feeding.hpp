@@ -1,0 +1,76 @@
+// decant/decoding/feeding.hpp - how a store comes to hold a sequence, and how long it can get.
+//
+// Depends on  decoding/generation.hpp, kv/block.hpp, model/{batch,decoder,workspace}.hpp
+// Tested by   tests/decoding/{generate,beam,speculative}_test.cpp
+#pragma once
+
+#include <decant/core/error.hpp>
+#include <decant/core/types.hpp>
+#include <decant/decoding/generation.hpp>
+#include <decant/kv/block.hpp>
+#include <decant/model/batch.hpp>
+#include <decant/model/config.hpp>
+#include <decant/model/decoder.hpp>
+#include <decant/model/workspace.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <span>
+#include <string_view>
+
+namespace decant::inline v0::decoding {
+
+namespace detail {
+
+// The longest sequence whose tokens can all be fed, and what is short beyond it.
+struct Room {
+  Index tokens = 0;
+  Reason beyond = Reason::cache_full;
+};
+
+template <kv::Store S>
+Room room(const model::Decoder& decoder, const S& store) {
+  const bool learned = !decoder.weights().positions.empty();
+  const Index positions = decoder.config().max_positions;
+  if (learned && positions < store.capacity()) return {positions, Reason::positions_full};
+  return {store.capacity(), Reason::cache_full};
+}
+
+// Refuses what is no prompt for a model and a store, in the name of `who`.
+//
+// Errors   std::invalid_argument, CacheFull
+inline void check_prompt(std::span<const Token> prompt, const model::Config& config,
+                         const Room& room, std::string_view who) {
+  expects(!prompt.empty(), who, ": the prompt is empty");
+  for (Token token : prompt) {
+    expects(token >= 0 && token < config.vocabulary, who, ": token ", token,
+            " of the prompt is outside the vocabulary of ", config.vocabulary);
+  }
+  const bool fits = std::ssize(prompt) <= room.tokens;
+  expects(fits || room.beyond == Reason::cache_full, who, ": a prompt of ", prompt.size(),
+          " tokens for a model of ", room.tokens, " positions");
+  expects<CacheFull>(fits, who, ": a prompt of ", prompt.size(), " tokens for a store of ",
+                     room.tokens);
+}
+
+// Feeds what a store lacks of a sequence, as many rows a step as workspace and store take; row 0
+// has the logits of the last token then. go_on() is asked before each step; false where it said no.
+template <kv::Store S, class GoOn>
+bool feed(const model::Decoder& decoder, S& store, model::Workspace& workspace,
+          model::Batch<S>& batch, std::span<const Token> tokens, GoOn&& go_on) {
+  while (store.end() < std::ssize(tokens)) {
+    if (!go_on()) return false;
+    const auto rest = tokens.subspan(static_cast<std::size_t>(store.end()));
+    const Index rows = std::min({workspace.limits().rows, store.chunk(), std::ssize(rest)});
+    const bool last = rows == std::ssize(rest);
+    batch.clear();
+    batch.add(store, rest.first(static_cast<std::size_t>(rows)),
+              last ? model::Logits::last : model::Logits::none);
+    decoder.step(batch, workspace);
+  }
+  return true;
+}
+
+}  // namespace detail
+
+}  // namespace decant::inline v0::decoding
