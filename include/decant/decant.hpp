@@ -73,6 +73,7 @@
 #include <decant/model/batch.hpp>
 #include <decant/model/close_gap.hpp>
 #include <decant/model/config.hpp>
+#include <decant/model/cost.hpp>
 #include <decant/model/decoder.hpp>
 #include <decant/model/kept_tokens.hpp>
 #include <decant/model/layer.hpp>

@@ -10,8 +10,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <functional>
 #include <span>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
 namespace decant::decoding {
@@ -103,6 +106,86 @@ TEST_F(Beams, CountTheEndTokenInTheScore) {
   }
   EXPECT_TRUE(std::ranges::is_sorted(answers, std::ranges::greater{}, &BeamAnswer::score));
   EXPECT_TRUE(std::ranges::any_of(answers, &BeamAnswer::ended));
+}
+
+// The same search, spelled out over whole texts: every beam times every token, sorted.
+class WrittenOut {
+ public:
+  WrittenOut(const BeamOptions& options, Index vocabulary) : options_(options), all_(vocabulary) {}
+
+  template <class SumOf>
+  std::vector<BeamAnswer> run(const SumOf& sum_of) {
+    std::vector<std::pair<double, Ids>> running = {{0.0, {}}};
+    const auto ends = std::ssize(options_.end_tokens);
+    const auto looked_at = static_cast<std::size_t>(std::max<Index>(2, 1 + ends) * options_.beams);
+    for (Index length = 1; length <= options_.max_new_tokens; ++length) {
+      std::vector<std::pair<double, Ids>> ways;
+      for (const auto& [sum, text] : running) {
+        for (Token token = 0; token < all_; ++token) {
+          Ids longer = text;
+          longer.push_back(token);
+          ways.push_back({sum_of(longer), longer});
+        }
+      }
+      std::ranges::stable_sort(ways, std::ranges::greater{}, &std::pair<double, Ids>::first);
+      running.clear();
+      for (std::size_t at = 0; at < std::min(ways.size(), looked_at); ++at) {
+        if (std::ssize(running) == options_.beams) break;
+        auto& [sum, text] = ways[at];
+        if (std::ranges::count(options_.end_tokens, text.back()) == 0) {
+          running.push_back({sum, text});
+        } else if (static_cast<Index>(at) < options_.beams) {
+          text.pop_back();
+          add(text, sum, length, true);
+        }
+      }
+      const bool full = std::ssize(answers_) == options_.beams;
+      if (running.empty() || (full && answers_.back().score >= score(running[0].first, length))) {
+        return answers_;
+      }
+    }
+    for (const auto& [sum, text] : running) add(text, sum, options_.max_new_tokens, false);
+    return answers_;
+  }
+
+ private:
+  double score(double sum, Index length) const {
+    return sum / std::pow(static_cast<double>(length), options_.length_penalty);
+  }
+  void add(const Ids& text, double sum, Index length, bool ended) {
+    answers_.push_back({text, score(sum, length), ended});
+    std::ranges::stable_sort(answers_, std::ranges::greater{}, &BeamAnswer::score);
+    if (std::ssize(answers_) > options_.beams) answers_.pop_back();
+  }
+
+  const BeamOptions& options_;
+  Index all_;
+  std::vector<BeamAnswer> answers_;
+};
+
+TEST_F(Beams, FindWhatTheSearchWrittenOutFinds) {
+  const unsigned seeds = trial::kSlowBuild ? 1 : 4;
+  for (unsigned seed = 1; seed <= seeds; ++seed) {
+    prompt_ = trial::random_tokens(decoder_.config(), 6, seed);
+    for (const Ids& ends : {Ids{}, Ids{0}, Ids{1, 3}, Ids{2, 4, 0}}) {
+      for (double penalty : {1.0, 0.0, 2.5}) {
+        const BeamOptions options = {.beams = 3,
+                                     .answers = 3,
+                                     .max_new_tokens = 6,
+                                     .length_penalty = penalty,
+                                     .end_tokens = ends};
+        const auto expected =
+            WrittenOut(options, 5).run([&](const Ids& text) { return sum_of(text); });
+        const auto found = search(options);
+        ASSERT_EQ(found.size(), expected.size());
+        for (std::size_t at = 0; at < found.size(); ++at) {
+          EXPECT_EQ(found[at].tokens, expected[at].tokens) << seed << ", " << penalty;
+          EXPECT_EQ(found[at].ended, expected[at].ended);
+          EXPECT_NEAR(found[at].score, expected[at].score, 1e-6);
+        }
+      }
+    }
+  }
 }
 
 // With early stopping a running beam is no answer, however good.

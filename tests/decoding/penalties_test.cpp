@@ -47,6 +47,15 @@ TEST(Penalties, CountTheLastTokensOfAllWhereLlamaCppIsAskedFor) {
   EXPECT_EQ(penalised(options, Row(4, 0.0f), tokens, 10), (Row{0, 0, -1, -1}));
 }
 
+// Of the last two tokens one was given and one was not.
+TEST(Penalties, KnowThePromptAmongTheLastTokens) {
+  EXPECT_EQ(penalised({.presence = 1, .last = 2}, Row(5, 0.0f), {1, 2, 3, 4}, 3),
+            (Row{0, 0, 0, 0, -1}));
+  EXPECT_EQ(penalised({.presence = 1, .last = 2, .presence_of_prompt = true}, Row(5, 0.0f),
+                      {1, 2, 3, 4}, 3),
+            (Row{0, 0, 0, -1, -1}));
+}
+
 TEST(Penalties, MultiplyNegativeLogits) {
   EXPECT_EQ(penalised({.repetition = 2}, {-1, 3, 0}, {0, 1, 2, 0}, 0), (Row{-2, 1.5, 0}));
 }
