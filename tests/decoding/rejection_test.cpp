@@ -149,7 +149,7 @@ class Rejection : public testing::Test {
 
 // 63 degrees of freedom: 115 is beyond all but one of 20,000.
 TEST_F(Rejection, LeavesTheDistributionOfTheTarget) {
-  const Index runs = trial::kSlowBuild ? 500 : 8000;
+  const Index runs = trial::kSlowBuild ? 150 : 8000;
   const auto sink = [](Token) { return true; };
   for (Verification verification : {Verification::rejection, Verification::agreement}) {
     const GenerateOptions options = {.max_new_tokens = 3,
@@ -169,7 +169,7 @@ TEST_F(Rejection, LeavesTheDistributionOfTheTarget) {
 }
 
 TEST_F(Rejection, LeavesItWhereGuessesComeWithoutADistribution) {
-  const Index runs = trial::kSlowBuild ? 500 : 8000;
+  const Index runs = trial::kSlowBuild ? 150 : 8000;
   const GenerateOptions options = {.max_new_tokens = 3,
                                    .sampler = {.temperature = 1.5, .seed = 12},
                                    .verification = Verification::rejection};
