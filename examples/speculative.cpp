@@ -14,6 +14,7 @@
 #include <decant/model/decoder.hpp>
 
 #include "support/command_line.hpp"
+#include "support/drafts.hpp"
 #include "support/model.hpp"
 #include "support/options.hpp"
 
@@ -65,13 +66,10 @@ void speculative(const Options& options) {
       examples::encode(tokenizer, options.prompt, "--prompt", checkpoint.config, options.model);
   examples::check_length("--prompt and --max-new-tokens", std::ssize(prompt) + options.new_tokens,
                          checkpoint.config);
-  io::Checkpoint small =
-      examples::load(options.draft_model.empty() ? options.model : options.draft_model);
+  io::Checkpoint small = examples::load_guessing(
+      options.draft_model.empty() ? options.model : options.draft_model, checkpoint.config);
   const model::Decoder decoder(std::move(checkpoint.config), std::move(checkpoint.weights));
   const model::Decoder guessing(std::move(small.config), std::move(small.weights));
-  expects<examples::UsageError>(guessing.config().vocabulary == decoder.config().vocabulary,
-                                "--draft-model: a vocabulary of ", guessing.config().vocabulary,
-                                ", the model has one of ", decoder.config().vocabulary);
   ThreadPool threads(options.threads);
   model::Workspace workspace(decoder.config(), {.rows = 64, .logit_rows = 1 + kGuesses}, threads);
   const decoding::GenerateOptions generate = {.max_new_tokens = options.new_tokens,

@@ -46,6 +46,17 @@ struct Guesses {
   std::function<std::span<const decant::Token>(const decant::decoding::History&, Index)> propose;
 };
 
+// The checkpoint of a model that guesses for one of that configuration.
+inline decant::io::Checkpoint load_guessing(const std::string& path,
+                                            const decant::model::Config& config,
+                                            const decant::io::LoadOptions& options = {}) {
+  decant::io::Checkpoint checkpoint = load(path, options);
+  decant::expects<UsageError>(checkpoint.config.vocabulary == config.vocabulary,
+                              "--draft-model: a vocabulary of ", checkpoint.config.vocabulary,
+                              ", the model has one of ", config.vocabulary);
+  return checkpoint;
+}
+
 // A model with the memory that guessing takes.
 class GuessingModel {
  public:
@@ -84,13 +95,9 @@ inline Guesses guesses(const DraftOptions& options, const decant::io::LoadOption
   if (options.model.empty()) {
     return {[](const History&, Index) { return std::span<const decant::Token>(); }};
   }
-  decant::io::Checkpoint checkpoint = load(options.model, load_options);
-  decant::expects<UsageError>(checkpoint.config.vocabulary == config.vocabulary,
-                              "--draft-model: a vocabulary of ", checkpoint.config.vocabulary,
-                              ", the model has one of ", config.vocabulary);
   const auto model = std::make_shared<GuessingModel>(
-      std::move(checkpoint), std::min(capacity, config.max_positions), workspace.limits().rows,
-      workspace.executor(), generate);
+      load_guessing(options.model, config, load_options), std::min(capacity, config.max_positions),
+      workspace.limits().rows, workspace.executor(), generate);
   return {[model](const History& history, Index most) { return model->propose(history, most); }};
 }
 

@@ -73,8 +73,8 @@ inline void set_window(const StoreOptions& options, decant::model::Config& confi
 }
 
 // f(key codec, value codec) where keys have more bits than values, or the other way round: the
-// pairs that a contiguous store was compiled for. Any pair compiles; each costs a second of the
-// compiler.
+// pairs that a contiguous store was compiled for. Any pair compiles; each costs some eight
+// seconds of the compiler.
 template <class F>
 decltype(auto) with_pair(const Formats& formats, F&& f) {
   namespace codec = decant::codec;

@@ -182,7 +182,6 @@ class Candidates {
 
   // What is left, by ascending id; probabilities are positive and sum to 1.
   std::span<const Candidate> finish() {
-    weighed_ = weighed_ && total() > 0;  // what is left may vanish beside what is not
     weigh();
     std::erase_if(candidates_, [](const Candidate& c) { return c.probability == 0; });
     sort_by_token();

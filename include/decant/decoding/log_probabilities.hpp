@@ -40,23 +40,17 @@ inline double log_sum(std::span<const float> logits) {
   return highest + std::log(sum);
 }
 
-}  // namespace detail
-
-// The most probable tokens of softmax(logits), in descending order, equal ones by the lower id.
-//
-// Errors   std::invalid_argument (a negative count), BadLogits, NoCandidate
-// Cost     two passes and O(vocabulary) exponentials; memory for `count` of them
-inline std::vector<LogProbability> top_log_probabilities(std::span<const float> logits,
-                                                         Index count) {
-  expects(count >= 0, "decoding::top_log_probabilities: the ", count, " most probable tokens");
-  const double whole = detail::log_sum(logits);
+// The most probable tokens of a row with that sum.
+inline std::vector<LogProbability> most_probable(std::span<const float> logits, Index count,
+                                                 double sum) {
+  expects(count >= 0, "decoding: log-probabilities of the ", count, " most probable tokens");
   const auto before = [](const LogProbability& a, const LogProbability& b) {
     return a.value != b.value ? a.value > b.value : a.token < b.token;
   };
   std::vector<LogProbability> top;  // a heap, the last of them in front
   top.reserve(std::min(logits.size(), static_cast<std::size_t>(count)));
   for (Token token = 0; token < std::ssize(logits) && count > 0; ++token) {
-    const LogProbability next = {token, logits[static_cast<std::size_t>(token)] - whole};
+    const LogProbability next = {token, logits[static_cast<std::size_t>(token)] - sum};
     if (std::ssize(top) == count) {
       if (!before(next, top.front())) continue;
       std::ranges::pop_heap(top, before);
@@ -69,16 +63,28 @@ inline std::vector<LogProbability> top_log_probabilities(std::span<const float> 
   return top;
 }
 
+}  // namespace detail
+
+// The most probable tokens of softmax(logits), in descending order, equal ones by the lower id.
+//
+// Errors   std::invalid_argument (a negative count), BadLogits, NoCandidate
+// Cost     three passes, one of them O(vocabulary) exponentials; memory for `count` of them
+inline std::vector<LogProbability> top_log_probabilities(std::span<const float> logits,
+                                                         Index count) {
+  return detail::most_probable(logits, count, detail::log_sum(logits));
+}
+
 // Those, and that of the token that was taken.
 //
 // Errors   std::invalid_argument (a token outside the row, a negative count), BadLogits,
 //          NoCandidate
-// Cost     as above, twice
+// Cost     as above
 inline LogProbabilities log_probabilities(std::span<const float> logits, Token taken, Index top) {
   expects(taken >= 0 && taken < std::ssize(logits), "decoding::log_probabilities: token ", taken,
           " of a row of ", logits.size());
-  const double value = logits[static_cast<std::size_t>(taken)] - detail::log_sum(logits);
-  return {.taken = {taken, value}, .top = top_log_probabilities(logits, top)};
+  const double sum = detail::log_sum(logits);
+  return {.taken = {taken, logits[static_cast<std::size_t>(taken)] - sum},
+          .top = detail::most_probable(logits, top, sum)};
 }
 
 }  // namespace decant::inline v0::decoding

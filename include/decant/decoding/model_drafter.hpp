@@ -59,13 +59,13 @@ class ModelDrafter {
     tokens_.assign(history.tokens.begin(), history.tokens.end());
     const auto begin = static_cast<std::ptrdiff_t>(tokens_.size());
     rewind_to_common();
-    distributions_.clear();
+    distributions_.resize(static_cast<std::size_t>(most_));  // which keep their memory
     for (Index guess = 0; guess < std::min(most_, room); ++guess) {
       if (!catch_up()) break;
       const std::span<float> logits = workspace_.logits(0);
       sampler_.penalise(logits, {tokens_, history.prompt});
       const auto candidates = sampler_.candidates(logits);
-      distributions_.emplace_back(candidates.begin(), candidates.end());
+      distributions_[static_cast<std::size_t>(guess)].assign(candidates.begin(), candidates.end());
       const double u = uniform(sampler_.options().seed, sequence_, std::ssize(tokens_));
       tokens_.push_back(draw(candidates, u));
     }

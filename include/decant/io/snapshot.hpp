@@ -215,19 +215,16 @@ inline detail::SavedLayer Snapshot::read_layer(Index layer) const {
   const Index heads = geometry_.heads;
   const detail::RowSize key = detail::key_size(keys_, geometry_);
   const detail::RowSize value = detail::value_size(values_, geometry_);
-  detail::SavedLayer saved = {
-      .held = held == end ? detail::Held{0, end, 0} : detail::Held{end - held + kept_, end, kept_},
-      .keys = rows("keys", detail::cell_dtype(keys_), {heads, held, key.cells}),
-      .values = rows("values", detail::cell_dtype(values_), {heads, held, value.cells}),
-      .key_scales = {},
-      .value_scales = {}};
   const auto scales = [&](std::string_view part, const detail::RowSize& row) {
     return row.scales == 0 ? std::span<const std::byte>()
                            : rows(part, "F32", detail::scales_shape(geometry_, held, row));
   };
-  saved.key_scales = scales("key_scales", key);
-  saved.value_scales = scales("value_scales", value);
-  return saved;
+  return {
+      .held = held == end ? detail::Held{0, end, 0} : detail::Held{end - held + kept_, end, kept_},
+      .keys = rows("keys", detail::cell_dtype(keys_), {heads, held, key.cells}),
+      .values = rows("values", detail::cell_dtype(values_), {heads, held, value.cells}),
+      .key_scales = scales("key_scales", key),
+      .value_scales = scales("value_scales", value)};
 }
 
 inline void Snapshot::check_store(const detail::StoreShape& store, std::string_view model,
