@@ -64,12 +64,16 @@ set(DECANT_HEADERS
   include/decant/model/weights.hpp
   include/decant/model/weights_check.hpp
   include/decant/model/workspace.hpp
+  include/decant/decoding/admission.hpp
+  include/decant/decoding/continuation.hpp
   include/decant/decoding/generate.hpp
   include/decant/decoding/generation.hpp
   include/decant/decoding/history.hpp
   include/decant/decoding/feeding.hpp
   include/decant/decoding/drafter.hpp
   include/decant/decoding/model_drafter.hpp
+  include/decant/decoding/request.hpp
+  include/decant/decoding/job.hpp
   include/decant/decoding/run.hpp
   include/decant/decoding/rejection.hpp
   include/decant/decoding/beam.hpp
@@ -77,6 +81,9 @@ set(DECANT_HEADERS
   include/decant/decoding/log_probabilities.hpp
   include/decant/decoding/penalties.hpp
   include/decant/decoding/sampler.hpp
+  include/decant/decoding/samples.hpp
+  include/decant/decoding/scheduler.hpp
+  include/decant/decoding/service.hpp
   include/decant/decoding/statistics.hpp
   include/decant/decoding/stop.hpp)
 set(DECANT_IO_HEADERS

@@ -233,7 +233,8 @@ std::vector<BeamAnswer> beam_search(const model::Decoder& decoder, kv::Paged<K, 
   constexpr const char* kWho = "decoding::beam_search";
   check(options);
   const detail::Room room = detail::room(decoder, store);
-  detail::check_prompt(prompt, decoder.config(), room, kWho);
+  detail::check_prompt(prompt, decoder.config(), kWho);
+  detail::check_fits(prompt, room, kWho);
   model::check(decoder.config(), store, kWho);
   expects(workspace.config() == decoder.config(), kWho,
           ": the workspace was made for another configuration");

@@ -36,16 +36,26 @@ Room room(const model::Decoder& decoder, const S& store) {
   return {store.capacity(), Reason::cache_full};
 }
 
-// Refuses what is no prompt for a model and a store, in the name of `who`.
+// Refuses tokens that a model does not know, in the name of `who`.
+//
+// Errors   std::invalid_argument
+inline void check_tokens(std::span<const Token> tokens, const model::Config& config,
+                         std::string_view who, const char* whose) {
+  for (Token token : tokens) {
+    expects(token >= 0 && token < config.vocabulary, who, ": token ", token, " of the ", whose,
+            " is outside the vocabulary of ", config.vocabulary);
+  }
+}
+inline void check_prompt(std::span<const Token> prompt, const model::Config& config,
+                         std::string_view who) {
+  expects(!prompt.empty(), who, ": the prompt is empty");
+  check_tokens(prompt, config, who, "prompt");
+}
+
+// Refuses a prompt that is longer than a store or a model.
 //
 // Errors   std::invalid_argument, CacheFull
-inline void check_prompt(std::span<const Token> prompt, const model::Config& config,
-                         const Room& room, std::string_view who) {
-  expects(!prompt.empty(), who, ": the prompt is empty");
-  for (Token token : prompt) {
-    expects(token >= 0 && token < config.vocabulary, who, ": token ", token,
-            " of the prompt is outside the vocabulary of ", config.vocabulary);
-  }
+inline void check_fits(std::span<const Token> prompt, const Room& room, std::string_view who) {
   const bool fits = std::ssize(prompt) <= room.tokens;
   expects(fits || room.beyond == Reason::cache_full, who, ": a prompt of ", prompt.size(),
           " tokens for a model of ", room.tokens, " positions");

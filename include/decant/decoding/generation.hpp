@@ -56,12 +56,13 @@ enum class Reason {
   sink,            // the token sink said so
   time,            // max_seconds have passed
   cancelled,       // somebody asked for it
+  failed,          // by an error, which whoever ran it tells
 };
 
 constexpr std::string_view name(Reason reason) noexcept {
-  constexpr std::array<std::string_view, 8> kNames = {"length",     "end token",      "stop token",
+  constexpr std::array<std::string_view, 9> kNames = {"length",     "end token",      "stop token",
                                                       "cache full", "positions full", "sink",
-                                                      "time",       "cancelled"};
+                                                      "time",       "cancelled",      "failed"};
   return kNames[static_cast<std::size_t>(reason)];
 }
 

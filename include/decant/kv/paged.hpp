@@ -83,6 +83,15 @@ class Paged {
     return std::max(end_,
                     (std::ssize(pages_) + pool_->free_pages() - copied) * pool_->page_tokens());
   }
+  // Pages of the pool that `tokens` more would take.
+  //
+  // Errors   std::invalid_argument
+  Index pages_for(Index tokens) const {
+    expects(tokens >= 0, "kv::Paged: ", tokens, " more tokens");
+    if (tokens == 0) return 0;
+    const Index pages = ceil_div(checked_sum(end_, tokens), pool_->page_tokens());
+    return std::max<Index>(0, pages - std::ssize(pages_)) + (copies_last() ? 1 : 0);
+  }
   Index bytes() const noexcept { return std::ssize(pages_) * pool_->page_bytes(); }
   Position earliest_rewind() const noexcept { return 0; }
   Index window(Index) const noexcept { return 0; }
@@ -90,14 +99,13 @@ class Paged {
 
   // Errors   CacheFull when the pool has too few free pages, std::invalid_argument
   void reserve(Index tokens) {
-    expects(tokens >= 0, "kv::Paged::reserve: ", tokens, " tokens");
+    const Index taken = pages_for(tokens);
     if (tokens == 0) return;
-    const Index pages = ceil_div(checked_sum(end_, tokens), pool_->page_tokens());
-    const Index more = std::max<Index>(0, pages - std::ssize(pages_));
+    expects<CacheFull>(taken <= pool_->free_pages(), "kv::Paged: ", tokens, " more tokens take ",
+                       taken, " pages, ", pool_->free_pages(), " of ", pool_->total_pages(),
+                       " are free");
     const bool copied = copies_last();
-    expects<CacheFull>(more + copied <= pool_->free_pages(), "kv::Paged: ", tokens,
-                       " more tokens take ", more + copied, " pages, ", pool_->free_pages(), " of ",
-                       pool_->total_pages(), " are free");
+    const Index more = taken - (copied ? 1 : 0);
     make_list_room(std::ssize(pages_) + more);
     if (copied) {
       PageId& last = pages_[static_cast<std::size_t>(end_ / pool_->page_tokens())];

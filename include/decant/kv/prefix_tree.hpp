@@ -58,7 +58,21 @@ class PrefixTree {
   // logits are wanted. It counts as used now. Where that ends within a page, its first row takes a
   // free page, for a copy.
   Paged<K, V> match(const PrefixSpace& space, std::span<const Token> prompt) {
-    expects(!prompt.empty(), "kv::PrefixTree::match: the prompt is empty");
+    Paged<K, V> store = find(space, prompt);
+    count(std::ssize(prompt), store.end());
+    return store;
+  }
+
+  // The same in two parts, for callers who may yet think better of it: the sequence, and the prompt
+  // with so many tokens of it reused.
+  void count(Index prompt, Index reused) noexcept {
+    statistics_.prompts += 1;
+    statistics_.hits += reused > 0;
+    statistics_.reused_tokens += reused;
+    statistics_.computed_tokens += prompt - reused;
+  }
+  Paged<K, V> find(const PrefixSpace& space, std::span<const Token> prompt) {
+    expects(!prompt.empty(), "kv::PrefixTree: the prompt is empty");
     std::vector<PageId> pages;
     clock_ += 1;
     walk(nodes_, space, prompt, [&](Node& node) {
@@ -68,12 +82,7 @@ class PrefixTree {
     const Index page = pool_->page_tokens();
     const Index reused = std::min(std::ssize(pages) * page, std::ssize(prompt) - 1);
     pages.resize(static_cast<std::size_t>(ceil_div(reused, page)));
-    Paged<K, V> store(*pool_, pages, reused);
-    statistics_.prompts += 1;
-    statistics_.hits += reused > 0;
-    statistics_.reused_tokens += reused;
-    statistics_.computed_tokens += std::ssize(prompt) - reused;
-    return store;
+    return Paged<K, V>(*pool_, pages, reused);
   }
 
   // How many tokens of `prompt` match() would reuse.

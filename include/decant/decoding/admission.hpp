@@ -1,0 +1,157 @@
+// decant/decoding/admission.hpp - which requests run, and on which pages.
+//
+// Requests have one order, in which the first ones run. A step of priority is worth some ticks of
+// waiting, so that the order of two requests never changes and nobody waits for ever. Whoever takes
+// pages or a place takes those of the last that runs, never of one before it.
+//
+// Depends on  decoding/{job,request}.hpp, kv/{page_pool,paged,prefix_tree}.hpp
+// Source      Kwon et al. 2023, arXiv:2309.06180 (preemption by recomputing)
+// Tested by   tests/decoding/scheduler_test.cpp, tests/law/scheduler_test.cpp
+#pragma once
+
+#include <decant/codec/concept.hpp>
+#include <decant/core/types.hpp>
+#include <decant/decoding/job.hpp>
+#include <decant/decoding/request.hpp>
+#include <decant/decoding/statistics.hpp>
+#include <decant/kv/page_pool.hpp>
+#include <decant/kv/paged.hpp>
+#include <decant/kv/prefix_tree.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <map>
+#include <new>
+#include <utility>
+
+namespace decant::inline v0::decoding {
+
+namespace detail {
+
+// Errors   admit() and secure(): std::bad_alloc; no request has lost anything then
+template <codec::Codec K, codec::Codec V>
+class Admission {
+ public:
+  using Store = kv::Paged<K, V>;
+  using Place = std::pair<std::int64_t, RequestId>;  // since which tick it waits, and which it is
+  using Jobs = std::map<Place, Job<K, V>>;
+  using Iterator = typename Jobs::iterator;
+
+  Admission(kv::PagePool<K, V>& pool, kv::PrefixTree<K, V>* tree, Index pages, Index places,
+            SchedulerStatistics& statistics)
+      : pool_(pool), tree_(tree), pages_(pages), places_(places), statistics_(statistics) {}
+
+  Jobs& running() noexcept { return running_; }
+  Jobs& waiting() noexcept { return waiting_; }
+  const Jobs& running() const noexcept { return running_; }
+  const Jobs& waiting() const noexcept { return waiting_; }
+  Index pages() const noexcept { return pages_; }
+
+  // Keeps what a store holds for others that begin like it. Not to find memory for that is no
+  // failure.
+  void keep(const Job<K, V>& job) noexcept {
+    if (tree_ == nullptr || job.store.end() == 0) return;
+    try {
+      const auto held = job.text.sequence().first(static_cast<std::size_t>(job.store.end()));
+      tree_->insert(job.space, held, job.store);
+    } catch (const std::bad_alloc&) {
+    }
+  }
+
+  void preempt(Iterator at) noexcept {
+    Job<K, V>& job = at->second;
+    keep(job);
+    job.store = Store(pool_);
+    job.outcome.preemptions += 1;
+    statistics_.preemptions += 1;
+    waiting_.insert(running_.extract(at));
+  }
+
+  // Lets the first of those that wait run, as many as there are places and pages for.
+  void admit() {
+    while (!waiting_.empty()) {
+      const auto first = waiting_.begin();
+      if (std::ssize(running_) == places_ && !preempt_behind(first->first)) return;
+      Job<K, V>& job = first->second;
+      job.store = tree_ == nullptr ? Store(pool_) : tree_->find(job.space, job.text.sequence());
+      while (!fits(job) && preempt_behind(first->first)) {
+      }
+      if (!fits(job)) {
+        job.store = Store(pool_);
+        if (!running_.empty()) return;  // alone it has what room there is
+      }
+      start(first);
+    }
+  }
+
+  // Takes the pages for the rows of everybody, in order; where they run out, drafts go first, then
+  // the last ones wait again. Gives the one that lacks pages though it runs alone, because others
+  // than requests hold them, or the end.
+  Iterator secure() {
+    for (auto at = running_.begin(); at != running_.end();) {
+      Job<K, V>& job = at->second;
+      if (!has_room(job.store.pages_for(job.fed()))) job.drafts.clear();
+      const Index pages = job.store.pages_for(job.fed());
+      while (!has_room(pages) && std::next(at) != running_.end())
+        preempt(std::prev(running_.end()));
+      if (has_room(pages)) {
+        job.store.reserve(job.fed());
+        ++at;
+        continue;
+      }
+      const bool alone = std::ssize(running_) == 1;
+      if (alone && pool_.used_pages() > std::ssize(job.store.pages())) return at;
+      preempt(at);
+      break;
+    }
+    return running_.end();
+  }
+
+ private:
+  // Preempts the last that runs, if it comes behind `place`.
+  bool preempt_behind(const Place& place) noexcept {
+    if (running_.empty() || std::prev(running_.end())->first < place) return false;
+    preempt(std::prev(running_.end()));
+    return true;
+  }
+
+  // Whether a request has pages for its sequence so far, when those that run have what they lack,
+  // and one more each.
+  bool fits(const Job<K, V>& job) const {
+    Index pages = job.store.pages_for(job.lack()) + std::ssize(running_);
+    for (const auto& [place, other] : running_) pages += other.store.pages_for(other.lack());
+    return pages <= pages_ - pool_.used_pages();
+  }
+
+  bool has_room(Index pages) {
+    if (pages > pages_ - pool_.used_pages()) return false;
+    return tree_ == nullptr ? pages <= pool_.free_pages() : tree_->make_room(pages);
+  }
+
+  void start(Iterator at) {
+    Job<K, V>& job = at->second;
+    if (tree_ != nullptr) tree_->count(std::ssize(job.text.sequence()), job.store.end());
+    if (!std::exchange(job.ran, true)) {
+      Statistics& statistics = job.text.statistics();
+      statistics.cached_tokens = job.store.end();
+      job.outcome.queue_seconds = job.text.seconds();
+      statistics_.prompt_tokens += statistics.prompt_tokens;
+      statistics_.cached_tokens += statistics.cached_tokens;
+      statistics_.queue_seconds += job.outcome.queue_seconds;
+    }
+    running_.insert(waiting_.extract(at));
+  }
+
+  kv::PagePool<K, V>& pool_;
+  kv::PrefixTree<K, V>* tree_;
+  Index pages_;   // in use at most
+  Index places_;  // that run at most
+  SchedulerStatistics& statistics_;
+  Jobs running_, waiting_;  // the first of them first
+};
+
+}  // namespace detail
+
+}  // namespace decant::inline v0::decoding

@@ -1,0 +1,78 @@
+// decant/decoding/request.hpp - what a scheduler is asked for, and what it tells of it.
+//
+// Depends on  decoding/{generation,history}.hpp, kv/prefix.hpp
+// Tested by   tests/decoding/scheduler_test.cpp
+#pragma once
+
+#include <decant/core/types.hpp>
+#include <decant/decoding/generation.hpp>
+#include <decant/decoding/history.hpp>
+#include <decant/kv/prefix.hpp>
+
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace decant::inline v0::decoding {
+
+using RequestId = std::uint64_t;
+
+// Functions are called by tick(); what they throw ends their request alone.
+struct Request {
+  std::vector<Token> prompt = {};
+  GenerateOptions options = {};  // max_seconds counts from submission
+  int priority = 0;              // the higher one first
+  kv::PrefixSpace space = {};    // with whose prompts beginnings may be shared
+  // Guesses, as a Drafter's propose(): they save steps and change no token.
+  std::function<std::span<const Token>(const History&, Index)> drafter = {};
+  // Gets each new token; false ends the text behind it.
+  std::function<bool(Token)> sink = {};
+};
+
+// How a request ended.
+struct Outcome {
+  Generation generation = {};     // of a failed one, the tokens before
+  std::exception_ptr error = {};  // what failed, where the reason is Reason::failed
+  double queue_seconds = 0;       // from submission until it ran first
+  Index preemptions = 0;
+  Index computed_tokens = 0;  // rows of steps, drafts and what was recomputed among them
+};
+
+// What a tick brought one request. The last event of a request has its outcome.
+struct Event {
+  RequestId request = 0;
+  std::vector<Token> tokens = {};  // new ones, in order
+  std::optional<Outcome> outcome = {};
+};
+
+struct SchedulerOptions {
+  // Tokens of prompts in a step in which others decode: what those wait for a prompt to enter.
+  Index prompt_rows_beside_decoding = std::numeric_limits<Index>::max();
+  // Pages in use at once; never more than the pool has.
+  Index max_pages = std::numeric_limits<Index>::max();
+  // How many ticks of waiting outweigh one step of priority, so that nobody waits for ever.
+  Index ageing_ticks = 1000;
+};
+
+// Counts since the scheduler was made.
+//
+// Units    tokens, requests, steps, seconds
+struct SchedulerStatistics {
+  Index submitted = 0;
+  Index ended = 0;  // in whatever way
+  Index failed = 0;
+  Index preemptions = 0;
+  Index steps = 0;
+  Index prompt_tokens = 0;  // of requests that ran: cached ones, and those that were computed
+  Index cached_tokens = 0;
+  Index computed_tokens = 0;  // rows of steps
+  Index generated_tokens = 0;
+  double step_seconds = 0;   // inside of model::Decoder::step()
+  double queue_seconds = 0;  // of all requests that ran
+};
+
+}  // namespace decant::inline v0::decoding

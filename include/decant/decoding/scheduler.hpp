@@ -1,0 +1,314 @@
+// decant/decoding/scheduler.hpp - many requests over one pool, in steps of rows of all of them.
+//
+// The requests that run are those first by priority, which waiting raises, then by arrival, as many
+// as there are places and pages for. A step has a row of each that decodes, then chunks of prompts,
+// then guesses of drafters with what rows are left. Where pages run out, the last one gives back
+// its own and waits again; what it had is computed anew, to the same bits. So which company a
+// request has, and how often it is put off, changes no token of it.
+//
+// Depends on  decoding/{admission,continuation,job,request}.hpp,
+// kv/{page_pool,paged,prefix_tree}.hpp,
+//             model/{batch,decoder,store_check,workspace}.hpp
+// Source      Yu et al. 2022, "Orca" (scheduling by the step)
+// Tested by   tests/decoding/scheduler_test.cpp, tests/law/scheduler_test.cpp
+#pragma once
+
+#include <decant/codec/concept.hpp>
+#include <decant/core/error.hpp>
+#include <decant/core/shape.hpp>
+#include <decant/core/types.hpp>
+#include <decant/decoding/admission.hpp>
+#include <decant/decoding/continuation.hpp>
+#include <decant/decoding/drafter.hpp>
+#include <decant/decoding/generation.hpp>
+#include <decant/decoding/job.hpp>
+#include <decant/decoding/request.hpp>
+#include <decant/decoding/statistics.hpp>
+#include <decant/kv/page_pool.hpp>
+#include <decant/kv/paged.hpp>
+#include <decant/kv/prefix_tree.hpp>
+#include <decant/model/batch.hpp>
+#include <decant/model/decoder.hpp>
+#include <decant/model/store_check.hpp>
+#include <decant/model/workspace.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <exception>
+#include <iterator>
+#include <limits>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace decant::inline v0::decoding {
+
+// Borrows decoder, workspace, pool and tree, which must outlive it. The workspace says how many
+// rows a step has and, by its rows of logits and its sequences, how many requests run at once.
+//
+// Without a tree nothing is shared between requests. Where others take pages of the pool too, a
+// request that finds none left though it runs alone ends with cache_full.
+//
+// Cost     a tick is one step, and beside it O(running + waiting), the tokens of the first waiting
+//          prompt where a tree is searched for it, and what samplers take
+// Threads  one owner, with the pool and the tree; check() alone may be called by anyone
+template <codec::Codec K, codec::Codec V = K>
+class Scheduler {
+ public:
+  using Store = kv::Paged<K, V>;
+
+  // Errors   std::invalid_argument: options, or a pool, a tree or a workspace made for others
+  Scheduler(const model::Decoder& decoder, model::Workspace& workspace, kv::PagePool<K, V>& pool,
+            const SchedulerOptions& options = {}, kv::PrefixTree<K, V>* tree = nullptr)
+      : decoder_(decoder),
+        workspace_(workspace),
+        pool_(pool),
+        options_(options),
+        admission_(pool, tree, std::min(options.max_pages, pool.total_pages()),
+                   places(workspace.limits()), statistics_) {
+    const auto positive = [](Index number, const char* name) {
+      expects(number > 0, "decoding::SchedulerOptions: ", name, " is ", number);
+    };
+    positive(options.prompt_rows_beside_decoding, "prompt_rows_beside_decoding");
+    positive(options.max_pages, "max_pages");
+    positive(options.ageing_ticks, "ageing_ticks");
+    expects(options.ageing_ticks <= std::numeric_limits<std::int32_t>::max(),
+            "decoding::SchedulerOptions: ageing_ticks is ", options.ageing_ticks);
+    expects(tree == nullptr || &tree->pool() == &pool, kWho, ": a tree of another pool");
+    expects(workspace.config() == decoder.config(), kWho,
+            ": the workspace was made for another configuration");
+    model::check(decoder.config(), Store(pool), kWho);
+  }
+  Scheduler(const Scheduler&) = delete;
+  Scheduler& operator=(const Scheduler&) = delete;
+
+  // Refuses what could never run.
+  //
+  // Errors   std::invalid_argument (an empty prompt, ids outside the vocabulary, options; to
+  //          recompute, and guesses judged by rejection, which would make tokens depend on
+  //          company), CacheFull where prompt and new tokens take more pages than there are
+  void check(const Request& request) const {
+    const GenerateOptions& options = request.options;
+    decoding::check(options, request.prompt, decoder_.config(), kWho);
+    decoding::check(options.sampler);
+    decoding::check(options.sampler.penalties, decoder_.config().vocabulary);
+    expects(!options.recompute, kWho, ": recompute is for generate() alone");
+    expects(options.verification == Verification::agreement, kWho,
+            ": verification by rejection is for generate() alone");
+    const Index prompt = std::ssize(request.prompt);
+    expects(prompt <= positions(), kWho, ": a prompt of ", prompt, " tokens for a model of ",
+            positions(), " positions");
+    const Index fed =
+        std::min(positions(), checked_sum(prompt, std::max<Index>(0, options.max_new_tokens - 1)));
+    const Index pages = ceil_div(fed, pool_.page_tokens());
+    expects<CacheFull>(pages <= admission_.pages(), kWho, ": a prompt of ", prompt, " tokens and ",
+                       options.max_new_tokens, " new ones take ", pages, " pages, there are ",
+                       admission_.pages());
+  }
+
+  // Takes a request in; the next tick may run it.
+  //
+  // Errors   as check(), and std::bad_alloc; nothing changed then
+  RequestId submit(Request request) {
+    check(request);
+    const RequestId id = statistics_.submitted + 1;
+    const typename Admission::Place place = {ticks_ - request.priority * options_.ageing_ticks, id};
+    admission_.waiting().try_emplace(place, id, std::move(request), decoder_.config(), pool_, kWho);
+    statistics_.submitted += 1;
+    return id;
+  }
+
+  // Ends a request with the next tick; false where there is none of that name.
+  bool cancel(RequestId id) noexcept {
+    for (Jobs* jobs : {&admission_.running(), &admission_.waiting()}) {
+      const auto at = find(*jobs, id);
+      if (at == jobs->end()) continue;
+      at->second.cancelled = true;
+      return true;
+    }
+    return false;
+  }
+
+  // Takes its pages from a request that runs, which then waits again; false where none does of that
+  // name.
+  bool preempt(RequestId id) noexcept {
+    const auto at = find(admission_.running(), id);
+    if (at == admission_.running().end()) return false;
+    admission_.preempt(at);
+    return true;
+  }
+
+  // One step of those that run, and what it brought: the caller's until the next tick. Events of a
+  // tick that threw come with the next.
+  //
+  // Errors   std::bad_alloc, and whatever the workspace's executor throws; no request has lost
+  //          anything then, and the next tick goes on. What samplers, masks, sinks and drafters
+  //          throw ends their request alone, with Reason::failed
+  std::span<Event> tick() {
+    if (std::exchange(delivered_, false)) events_.clear();
+    ticks_ += 1;
+    end_interrupted();
+    admission_.admit();
+    detail::share_rows(admission_.running(), workspace_.limits().rows,
+                       options_.prompt_rows_beside_decoding);
+    propose_drafts();
+    secure_pages();
+    make_event_room(running());
+    if (step()) take_tokens();
+    delivered_ = true;
+    return events_;
+  }
+
+  bool idle() const noexcept { return running() == 0 && waiting() == 0; }
+  Index running() const noexcept { return std::ssize(admission_.running()); }
+  Index waiting() const noexcept { return std::ssize(admission_.waiting()); }
+  const SchedulerStatistics& statistics() const noexcept { return statistics_; }
+
+ private:
+  static constexpr const char* kWho = "decoding::Scheduler";
+
+  using Admission = detail::Admission<K, V>;
+  using Job = detail::Job<K, V>;
+  using Jobs = typename Admission::Jobs;
+  using Iterator = typename Admission::Iterator;
+
+  static Iterator find(Jobs& jobs, RequestId id) noexcept {
+    return std::ranges::find_if(jobs, [&](const auto& job) { return job.second.id == id; });
+  }
+
+  Index positions() const noexcept {
+    const bool learned = !decoder_.weights().positions.empty();
+    return learned ? decoder_.config().max_positions : std::numeric_limits<Index>::max();
+  }
+  static Index places(const model::Limits& limits) noexcept {
+    return std::min({limits.rows, limits.logit_rows, limits.sequences});
+  }
+
+  void make_event_room(Index count) {
+    const std::size_t size = events_.size() + static_cast<std::size_t>(count);
+    if (size > events_.capacity()) events_.reserve(2 * size);
+  }
+
+  void end_interrupted() {
+    for (Jobs* jobs : {&admission_.running(), &admission_.waiting()}) {
+      for (auto at = jobs->begin(); at != jobs->end();) {
+        const auto why = at->second.cancelled ? std::optional(Reason::cancelled)
+                                              : at->second.text.interruption();
+        at = why ? end(*jobs, at, *why) : std::next(at);
+      }
+    }
+  }
+
+  // Tells how a request ended, and forgets it; the next one. Allocates nothing where there is room
+  // for an event.
+  Iterator end(Jobs& jobs, Iterator at, Reason reason, std::exception_ptr error = {}) {
+    make_event_room(1);
+    Job& job = at->second;
+    if (!error) admission_.keep(job);
+    Outcome& outcome = job.outcome;
+    job.text.statistics().cache_bytes = job.store.bytes();
+    outcome.generation = job.text.finish(reason);
+    outcome.error = std::move(error);
+    statistics_.ended += 1;
+    statistics_.failed += reason == Reason::failed;
+    events_.push_back({job.id, std::move(job.fresh), std::move(outcome)});
+    return jobs.erase(at);
+  }
+
+  // Guesses with what rows are left.
+  void propose_drafts() {
+    const model::Limits& limits = workspace_.limits();
+    Index rows = limits.rows, logits = limits.logit_rows;
+    for (const auto& [place, job] : admission_.running()) {
+      rows -= job.rows;
+      logits -= job.logits();
+    }
+    for (auto at = admission_.running().begin(); at != admission_.running().end();) {
+      Job& job = at->second;
+      const Index room = positions() - std::ssize(job.text.sequence());
+      try {
+        detail::propose_drafts(job, std::min({rows, logits, room}), decoder_.config(), kWho);
+        job.fresh.reserve(job.drafts.size() + 1);
+      } catch (...) {
+        at = end(admission_.running(), at, Reason::failed, std::current_exception());
+        continue;
+      }
+      rows -= std::ssize(job.drafts);
+      logits -= std::ssize(job.drafts);
+      ++at;
+    }
+  }
+
+  void secure_pages() {
+    const auto stuck = admission_.secure();
+    if (stuck != admission_.running().end()) {
+      end(admission_.running(), stuck, Reason::cache_full);
+    }
+  }
+
+  // Whether there was anything to do.
+  bool step() {
+    detail::fill(batch_, admission_.running());
+    if (batch_.rows() == 0) return false;
+    const Stopwatch watch;
+    decoder_.step(batch_, workspace_);
+    statistics_.step_seconds += watch.seconds();
+    statistics_.steps += 1;
+    statistics_.computed_tokens += batch_.rows();
+    return true;
+  }
+
+  void take_tokens() {
+    Index row = 0;
+    for (auto at = admission_.running().begin(); at != admission_.running().end();) {
+      Job& job = at->second;
+      job.outcome.computed_tokens += job.fed();
+      job.text.statistics().proposed_tokens += std::ssize(job.drafts);
+      const bool computed = job.rows > 0 && std::ssize(job.text.sequence()) <= job.store.end();
+      const Index first = row;
+      if (computed) row += 1 + std::ssize(job.drafts);
+      at = computed ? take(at, first) : std::next(at);
+    }
+  }
+
+  // The tokens of a request whose rows of logits begin with `first`; the next request.
+  Iterator take(Iterator at, Index first) {
+    Job& job = at->second;
+    Statistics& statistics = job.text.statistics();
+    const bool prompt = job.text.generated() == 0;
+    if (prompt) statistics.prefill_seconds = job.text.seconds() - job.outcome.queue_seconds;
+    std::optional<Reason> ended;
+    std::exception_ptr error;
+    try {
+      ended = job.text.take(workspace_, first, job.drafts, NoDrafts{}, [&](Token token) {
+        job.fresh.push_back(token);
+        return !job.sink || job.sink(token);
+      });
+    } catch (...) {
+      ended = Reason::failed;
+      error = std::current_exception();
+    }
+    statistics_.generated_tokens += std::ssize(job.fresh);
+    const Position length = std::ssize(job.text.sequence());
+    job.store.rewind(std::min(job.store.end(), job.text.ended() ? length : length - 1));
+    if (!ended && length > positions()) ended = Reason::positions_full;
+    if (ended) return end(admission_.running(), at, *ended, std::move(error));
+    if (prompt) admission_.keep(job);
+    events_.push_back({job.id, std::exchange(job.fresh, {}), {}});
+    return std::next(at);
+  }
+
+  const model::Decoder& decoder_;
+  model::Workspace& workspace_;
+  kv::PagePool<K, V>& pool_;
+  SchedulerOptions options_;
+  model::Batch<Store> batch_;
+  std::vector<Event> events_;
+  bool delivered_ = false;
+  std::int64_t ticks_ = 0;
+  SchedulerStatistics statistics_;
+  Admission admission_;
+};
+
+}  // namespace decant::inline v0::decoding

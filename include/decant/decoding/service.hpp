@@ -1,0 +1,230 @@
+// decant/decoding/service.hpp - a scheduler for many threads: any of them submits, one runs steps.
+//
+// A thread of the service's own ticks while there is something to do and sleeps while there is
+// not. Callers meet it at an inbox and at the stream of each request, never during a step.
+//
+// Depends on  decoding/{request,scheduler}.hpp
+// Tested by   tests/decoding/service_test.cpp
+#pragma once
+
+#include <decant/codec/concept.hpp>
+#include <decant/core/error.hpp>
+#include <decant/core/types.hpp>
+#include <decant/decoding/request.hpp>
+#include <decant/decoding/scheduler.hpp>
+
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <optional>
+#include <span>
+#include <stop_token>
+#include <thread>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+namespace decant::inline v0::decoding {
+
+namespace detail {
+
+// What a service and the caller of a request share.
+struct Mailbox {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::deque<Token> tokens;
+  std::optional<Outcome> outcome;
+  std::stop_source cancel;
+
+  // Errors   std::bad_alloc; nothing is delivered then
+  void deliver(const std::vector<Token>& fresh) {
+    const std::lock_guard lock(mutex);
+    tokens.insert(tokens.end(), fresh.begin(), fresh.end());
+    changed.notify_all();
+  }
+  void end(Outcome&& with) noexcept {
+    const std::lock_guard lock(mutex);
+    outcome = std::move(with);
+    changed.notify_all();
+  }
+};
+
+}  // namespace detail
+
+// The answer to a request of a service, as it grows. Cancels the request when it goes. Move-only.
+//
+// Threads  next() and wait() for one thread at a time, cancel() for any
+class Stream {
+ public:
+  explicit Stream(std::shared_ptr<detail::Mailbox> mailbox) : mailbox_(std::move(mailbox)) {}
+  Stream(Stream&&) noexcept = default;
+  Stream& operator=(Stream&& other) noexcept {
+    cancel();
+    mailbox_ = std::move(other.mailbox_);
+    return *this;
+  }
+  ~Stream() { cancel(); }
+
+  // Waits for the next token; nothing once they have all been had.
+  std::optional<Token> next() {
+    std::unique_lock lock(mailbox_->mutex);
+    mailbox_->changed.wait(lock, [&] { return !mailbox_->tokens.empty() || mailbox_->outcome; });
+    if (mailbox_->tokens.empty()) return std::nullopt;
+    const Token token = mailbox_->tokens.front();
+    mailbox_->tokens.pop_front();
+    return token;
+  }
+
+  // Waits for the end.
+  Outcome wait() {
+    std::unique_lock lock(mailbox_->mutex);
+    mailbox_->changed.wait(lock, [&] { return mailbox_->outcome.has_value(); });
+    return *mailbox_->outcome;
+  }
+
+  // Ends the request before the next step.
+  void cancel() noexcept {
+    if (mailbox_) mailbox_->cancel.request_stop();
+  }
+
+ private:
+  std::shared_ptr<detail::Mailbox> mailbox_;
+};
+
+// Borrows a scheduler, which nobody else uses while the service lives. When it goes, requests that
+// have not ended are cancelled; streams may outlive it.
+//
+// Functions of requests are called in the service's thread. Where a tick fails again and again (no
+// memory, an executor that throws), all requests end with that error.
+//
+// Errors   std::system_error from the constructor where there is no thread to be had
+// Threads  any
+template <codec::Codec K, codec::Codec V = K>
+class Service {
+ public:
+  explicit Service(Scheduler<K, V>& scheduler)
+      : scheduler_(scheduler), worker_([this](std::stop_token stop) { work(stop); }) {}
+  Service(const Service&) = delete;
+  Service& operator=(const Service&) = delete;
+  ~Service() = default;  // the worker goes first, and ends what is left
+
+  // Errors   as Scheduler::submit(); also options.cancel, which is the stream's here
+  Stream submit(Request request) {
+    expects(!request.options.cancel.stop_possible(),
+            "decoding::Service: options.cancel is the stream's to set");
+    scheduler_.check(request);
+    auto mailbox = std::make_shared<detail::Mailbox>();
+    request.options.cancel = mailbox->cancel.get_token();
+    {
+      const std::lock_guard lock(mutex_);
+      inbox_.push_back({std::move(request), mailbox});
+    }
+    arrived_.notify_one();
+    return Stream(std::move(mailbox));
+  }
+
+  // As of the last tick.
+  SchedulerStatistics statistics() const {
+    const std::lock_guard lock(mutex_);
+    return statistics_;
+  }
+
+ private:
+  static constexpr int kTries = 8;
+
+  struct Letter {
+    Request request;
+    std::shared_ptr<detail::Mailbox> mailbox;
+  };
+
+  void work(const std::stop_token& stop) noexcept {
+    for (int failures = 0; wait_for_work(stop);) {
+      try {
+        deliver(scheduler_.tick());
+        failures = 0;
+      } catch (...) {
+        if (++failures == kTries) fail_all(std::current_exception());
+      }
+      const std::lock_guard lock(mutex_);
+      statistics_ = scheduler_.statistics();
+    }
+    cancel_all();
+  }
+
+  // Takes new requests in; false once the service goes.
+  bool wait_for_work(const std::stop_token& stop) {
+    std::vector<Letter> letters;
+    {
+      std::unique_lock lock(mutex_);
+      arrived_.wait(lock, stop, [&] { return !inbox_.empty() || !scheduler_.idle(); });
+      letters.swap(inbox_);
+    }
+    for (Letter& letter : letters) submit(letter);
+    return !stop.stop_requested();
+  }
+
+  void submit(Letter& letter) noexcept {
+    RequestId id = 0;
+    try {
+      id = scheduler_.submit(std::move(letter.request));
+      mailboxes_.emplace(id, letter.mailbox);
+    } catch (...) {
+      if (id != 0) scheduler_.cancel(id);
+      letter.mailbox->end(outcome_of(std::current_exception()));
+    }
+  }
+
+  void deliver(std::span<Event> events) noexcept {
+    for (Event& event : events) {
+      const auto at = mailboxes_.find(event.request);
+      if (at == mailboxes_.end()) continue;
+      detail::Mailbox& mailbox = *at->second;
+      try {
+        mailbox.deliver(event.tokens);
+      } catch (const std::bad_alloc&) {
+        scheduler_.cancel(event.request);
+        event.outcome = outcome_of(std::current_exception());
+      }
+      if (!event.outcome) continue;
+      mailbox.end(std::move(*event.outcome));
+      mailboxes_.erase(at);
+    }
+  }
+
+  void fail_all(const std::exception_ptr& error) noexcept {
+    for (const auto& [id, mailbox] : mailboxes_) {
+      scheduler_.cancel(id);
+      mailbox->end(outcome_of(error));
+    }
+    mailboxes_.clear();
+  }
+
+  void cancel_all() noexcept {
+    for (const auto& [id, mailbox] : mailboxes_) scheduler_.cancel(id);
+    try {
+      deliver(scheduler_.tick());
+    } catch (...) {
+      fail_all(std::current_exception());
+    }
+  }
+
+  static Outcome outcome_of(std::exception_ptr error) noexcept {
+    Outcome outcome;
+    outcome.generation.reason = Reason::failed;
+    outcome.error = std::move(error);
+    return outcome;
+  }
+
+  Scheduler<K, V>& scheduler_;
+  mutable std::mutex mutex_;
+  std::condition_variable_any arrived_;
+  std::vector<Letter> inbox_;
+  std::unordered_map<RequestId, std::shared_ptr<detail::Mailbox>> mailboxes_;  // the worker's own
+  SchedulerStatistics statistics_;
+  std::jthread worker_;  // last, so that it ends before what it uses
+};
+
+}  // namespace decant::inline v0::decoding

@@ -1,0 +1,218 @@
+// tests/decoding/scheduler_fault_test.cpp - requests that are cancelled, refused and put off, and
+// memory that is not to be had: nothing is lost, and nobody waits for ever.
+#include "decoding/models.hpp"
+#include "law/allocations.hpp"
+#include "law/models.hpp"
+
+#include <decant/codec/plain.hpp>
+#include <decant/decoding/generate.hpp>
+#include <decant/decoding/scheduler.hpp>
+#include <decant/kv/contiguous.hpp>
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <new>
+#include <random>
+#include <utility>
+#include <vector>
+
+namespace decant::decoding {
+namespace {
+
+using FaultPool = kv::PagePool<codec::F32>;
+using FaultTree = kv::PrefixTree<codec::F32>;
+
+// What a scheduler borrows.
+struct House {
+  explicit House(const model::Decoder& decoder)
+      : workspace(decoder.config(), {.rows = 24, .logit_rows = 8, .sequences = 5}),
+        pool(decoder.config().geometry(), 9, 16),
+        tree(pool, 6) {}
+
+  model::Workspace workspace;
+  FaultPool pool;
+  FaultTree tree;
+};
+
+// A number in [0, count).
+template <class Number = Index>
+Number below(std::mt19937& random, unsigned count) {
+  return static_cast<Number>(random() % count);
+}
+
+Request some_request(const model::Config& config, std::mt19937& random) {
+  Request request = {
+      .prompt = trial::random_tokens(config, 1 + below(random, 24), below<unsigned>(random, 50)),
+      .options = {.max_new_tokens = below(random, 10)},
+      .priority = below<int>(random, 3)};
+  request.options.sampler = {.temperature = 0.7, .seed = random()};
+  if (below(random, 50) == 0) request.prompt.resize(200, 1);  // which has no room
+  return request;
+}
+
+// A run of requests with every kind of trouble. Fails allocations of ticks and of submissions.
+class Storm {
+ public:
+  Storm(const model::Decoder& decoder, Index requests)
+      : decoder_(decoder),
+        requests_(requests),
+        house_(decoder),
+        scheduler_(decoder, house_.workspace, house_.pool, {.ageing_ticks = 30}, &house_.tree) {}
+
+  void run() {
+    while (submitted_ + refused_ < requests_ || !scheduler_.idle()) {
+      // Some wait in line, but not all.
+      while (submitted_ + refused_ < requests_ && scheduler_.waiting() < 12) submit();
+      if (below(random_, 10) == 0)
+        scheduler_.cancel(1 + below<RequestId>(random_, static_cast<unsigned>(requests_)));
+      if (below(random_, 10) == 0) {
+        scheduler_.cancel(static_cast<RequestId>(submitted_) - below<RequestId>(random_, 15));
+      }
+      tick();
+    }
+  }
+
+  void check() const {
+    const SchedulerStatistics& statistics = scheduler_.statistics();
+    EXPECT_EQ(statistics.submitted, submitted_);
+    EXPECT_EQ(statistics.ended, submitted_);
+    EXPECT_EQ(house_.pool.used_pages(), 0);
+    EXPECT_EQ(house_.pool.free_pages() + house_.pool.cached_pages(), 9);
+    EXPECT_EQ(house_.tree.pages(), house_.pool.cached_pages());
+    // It was a storm.
+    EXPECT_GT(refused_, requests_ / 100);
+    EXPECT_GT(failed_ticks_, requests_ / 100);
+    EXPECT_GT(statistics.failed, requests_ / 1000);
+    EXPECT_GT(statistics.preemptions, requests_ / 100);
+    EXPECT_GT(reasons_.at(Reason::cancelled), requests_ / 100);
+    EXPECT_GT(reasons_.at(Reason::length), requests_ / 2);
+    // Priority 0 waits while 30 ticks of others come first; no one much longer.
+    EXPECT_LT(longest_, 400);
+  }
+
+ private:
+  void submit() {
+    Request request = some_request(decoder_.config(), random_);
+    const std::vector<Token> prompt = request.prompt;
+    const GenerateOptions options = request.options;
+    until_failure() = below(random_, 40) == 0 ? below<long>(random_, 12) : -1;
+    try {
+      const RequestId id = scheduler_.submit(std::move(request));
+      until_failure() = -1;
+      submitted_ += 1;
+      since_.emplace(id, ticks_);
+      if (id % 64 == 0) expected_.emplace(id, alone(prompt, options));
+    } catch (const std::exception&) {  // no memory, or no room
+      until_failure() = -1;
+      refused_ += 1;
+    }
+  }
+
+  void tick() {
+    ticks_ += 1;
+    until_failure() = below(random_, 5) == 0 ? below<long>(random_, 8) : -1;
+    std::span<Event> events;
+    try {
+      events = scheduler_.tick();
+      until_failure() = -1;
+    } catch (const std::bad_alloc&) {
+      until_failure() = -1;
+      failed_ticks_ += 1;
+    }
+    for (const Event& event : events) {
+      auto& tokens = tokens_[event.request];
+      tokens.insert(tokens.end(), event.tokens.begin(), event.tokens.end());
+      if (event.outcome) end(event.request, *event.outcome);
+    }
+    const FaultPool& pool = house_.pool;
+    ASSERT_EQ(pool.free_pages() + pool.used_pages() + pool.cached_pages(), 9);
+  }
+
+  void end(RequestId id, const Outcome& outcome) {
+    const std::vector<Token>& told = outcome.generation.tokens;
+    ASSERT_EQ(tokens_.at(id), told);
+    ASSERT_EQ(since_.count(id), 1u) << "ended twice";
+    longest_ = std::max(longest_, ticks_ - since_.at(id));
+    reasons_[outcome.generation.reason] += 1;
+    EXPECT_EQ(outcome.error != nullptr, outcome.generation.reason == Reason::failed);
+    if (const auto at = expected_.find(id); at != expected_.end()) {
+      auto expected = at->second;
+      if (outcome.generation.reason != Reason::length) expected.resize(told.size());
+      EXPECT_EQ(told, expected);
+    }
+    since_.erase(id);
+    tokens_.erase(id);
+  }
+
+  std::vector<Token> alone(const std::vector<Token>& prompt, const GenerateOptions& options) const {
+    kv::Contiguous<codec::F32> store(decoder_.config().geometry(), 64);
+    model::Workspace workspace(decoder_.config(), {.rows = 64});
+    return generate(decoder_, store, workspace, prompt, options).tokens;
+  }
+
+  static std::atomic<long>& until_failure() { return trial::until_failure; }
+
+  const model::Decoder& decoder_;
+  Index requests_;
+  House house_;
+  Scheduler<codec::F32> scheduler_;
+  std::mt19937 random_{3};
+  Index submitted_ = 0, refused_ = 0, failed_ticks_ = 0, ticks_ = 0, longest_ = 0;
+  std::map<RequestId, Index> since_;
+  std::map<RequestId, std::vector<Token>> tokens_;
+  std::map<RequestId, std::vector<Token>> expected_;  // of some
+  std::map<Reason, Index> reasons_;
+};
+
+// DECANT_STORM_REQUESTS says how many, where it should be another number.
+Index storm_requests() {
+  const char* asked = std::getenv("DECANT_STORM_REQUESTS");
+  if (asked != nullptr) return std::atol(asked);
+  return trial::kSlowBuild ? 1500 : 20000;
+}
+
+TEST(SchedulerFault, LeavesNothingBehindAfterAStorm) {
+  const model::Decoder decoder = reference::toy_decoder();
+  Storm storm(decoder, storm_requests());
+  storm.run();
+  storm.check();
+}
+
+// Each allocation of a short run fails once, wherever it is.
+TEST(SchedulerFault, LosesNothingWhereMemoryIsNotToBeHad) {
+  const model::Decoder decoder = reference::toy_decoder();
+  House house(decoder);
+  const auto prompt = trial::random_tokens(decoder.config(), 30, 1);
+  std::vector<Token> expected;
+  const auto work = [&] {
+    Scheduler<codec::F32> scheduler(decoder, house.workspace, house.pool, {}, &house.tree);
+    for (Index n = 0; n < 3; ++n) {
+      Request request = {.prompt = prompt, .options = {.max_new_tokens = 5}};
+      scheduler.submit(std::move(request));
+    }
+    bool failed = false;
+    while (!scheduler.idle()) {
+      for (Event& event : scheduler.tick()) {
+        if (!event.outcome) continue;
+        if (event.outcome->error) {
+          failed = true;
+        } else {
+          if (expected.empty()) expected = event.outcome->generation.tokens;
+          EXPECT_EQ(event.outcome->generation.tokens, expected);
+        }
+      }
+    }
+    if (failed) throw std::bad_alloc();  // which ended one request
+  };
+  const long points = trial::fail_each_allocation(work, [&] {
+    EXPECT_EQ(house.pool.used_pages(), 0);
+    EXPECT_EQ(house.tree.pages(), house.pool.cached_pages());
+  });
+  EXPECT_GT(points, 20);
+}
+
+}  // namespace
+}  // namespace decant::decoding

@@ -1,0 +1,166 @@
+// tests/decoding/service_test.cpp - a scheduler behind its lock: many threads, one set of answers.
+#include "decoding/models.hpp"
+#include "law/models.hpp"
+
+#include <decant/codec/plain.hpp>
+#include <decant/decoding/generate.hpp>
+#include <decant/decoding/service.hpp>
+#include <decant/kv/contiguous.hpp>
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <exception>
+#include <optional>
+#include <stdexcept>
+#include <stop_token>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace decant::decoding {
+namespace {
+
+using Tokens = std::vector<Token>;
+
+class ServiceTest : public testing::Test {
+ protected:
+  ServiceTest()
+      : decoder_(reference::toy_decoder()),
+        workspace_(decoder_.config(), {.rows = 32, .logit_rows = 8, .sequences = 8}),
+        pool_(decoder_.config().geometry(), 24, 16),
+        tree_(pool_),
+        scheduler_(decoder_, workspace_, pool_, {}, &tree_) {}
+
+  Request request(unsigned seed, Index new_tokens) const {
+    Request wanted = {.prompt = trial::random_tokens(decoder_.config(), 3 + seed % 40, seed),
+                      .options = {.max_new_tokens = new_tokens}};
+    wanted.options.sampler = {.temperature = 0.9, .seed = seed};
+    return wanted;
+  }
+  Tokens alone(const Request& request) const {
+    kv::Contiguous<codec::F32> store(decoder_.config().geometry(), 400);
+    model::Workspace workspace(decoder_.config(), {.rows = 64});
+    return generate(decoder_, store, workspace, request.prompt, request.options).tokens;
+  }
+  static Tokens read(Stream& stream) {
+    Tokens tokens;
+    while (const auto token = stream.next()) tokens.push_back(*token);
+    return tokens;
+  }
+
+  model::Decoder decoder_;
+  model::Workspace workspace_;
+  kv::PagePool<codec::F32> pool_;
+  kv::PrefixTree<codec::F32> tree_;
+  Scheduler<codec::F32> scheduler_;
+};
+
+TEST_F(ServiceTest, AnswersManyThreads) {
+  const Index each = trial::kSlowBuild ? 6 : 25;
+  {
+    Service service(scheduler_);
+    std::vector<std::thread> threads;
+    for (unsigned thread = 0; thread < 8; ++thread) {
+      threads.emplace_back([&, thread] {
+        for (unsigned n = 0; n < each; ++n) {
+          const Request wanted = request(100 * thread + n, 1 + n % 12);
+          Stream stream = service.submit(wanted);
+          if (n % 5 == 4) {
+            stream.next();
+            stream.cancel();
+            stream.wait();
+            continue;
+          }
+          const Tokens tokens = read(stream);
+          EXPECT_EQ(tokens, alone(wanted));
+          EXPECT_EQ(stream.wait().generation.tokens, tokens);
+          EXPECT_EQ(stream.wait().generation.reason, Reason::length);
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_LE(service.statistics().ended, 8 * each);
+  }
+  EXPECT_EQ(scheduler_.statistics().ended, 8 * each);
+  EXPECT_TRUE(scheduler_.idle());
+  EXPECT_EQ(pool_.used_pages(), 0);
+}
+
+TEST_F(ServiceTest, RefusesAtOnceAndGoesOn) {
+  Service service(scheduler_);
+  EXPECT_THROW(service.submit(Request{}), std::invalid_argument);
+  EXPECT_THROW(service.submit(request(1, 1000)), CacheFull);
+  Request own = request(1, 4);
+  std::stop_source source;
+  own.options.cancel = source.get_token();
+  EXPECT_THROW(service.submit(own), std::invalid_argument);
+  Stream stream = service.submit(request(1, 4));
+  EXPECT_EQ(read(stream), alone(request(1, 4)));
+}
+
+TEST_F(ServiceTest, TellsWhatFailed) {
+  Service service(scheduler_);
+  Request bad = request(1, 8);
+  bad.sink = [count = 0](Token) mutable {
+    if (++count == 3) throw std::runtime_error("trouble");
+    return true;
+  };
+  Stream guilty = service.submit(bad), other = service.submit(request(2, 8));
+  EXPECT_EQ(read(guilty).size(), 3u);
+  EXPECT_EQ(guilty.wait().generation.reason, Reason::failed);
+  EXPECT_THROW(std::rethrow_exception(guilty.wait().error), std::runtime_error);
+  EXPECT_EQ(read(other), alone(request(2, 8)));
+}
+
+// An executor that fails for a while, and then for good.
+TEST_F(ServiceTest, SurvivesAStepThatFails) {
+  struct Moody final : Executor {
+    std::atomic<int> failures = 3;
+    Index threads() const noexcept override { return 1; }
+    void parallel_for(Index count, FunctionRef<void(Index, Index)> work) override {
+      if (failures > 0 && failures-- > 0) throw std::runtime_error("no step today");
+      serial_executor().parallel_for(count, work);
+    }
+  } moody;
+  model::Workspace workspace(decoder_.config(), {.rows = 32, .logit_rows = 8, .sequences = 8},
+                             moody);
+  Scheduler<codec::F32> scheduler(decoder_, workspace, pool_, {}, &tree_);
+  Service service(scheduler);
+  Stream first = service.submit(request(5, 6));
+  EXPECT_EQ(read(first), alone(request(5, 6)));
+  moody.failures = 1 << 30;
+  Stream second = service.submit(request(5, 6));
+  EXPECT_TRUE(read(second).empty());
+  EXPECT_THROW(std::rethrow_exception(second.wait().error), std::runtime_error);
+  moody.failures = 0;
+  Stream third = service.submit(request(5, 6));
+  EXPECT_EQ(read(third), alone(request(5, 6)));
+}
+
+TEST_F(ServiceTest, CancelsWhatIsLeftWhenItGoes) {
+  std::optional<Stream> stream;
+  {
+    Service service(scheduler_);
+    stream = service.submit(request(3, 300));
+    EXPECT_TRUE(stream->next());
+  }
+  Tokens tokens = read(*stream);
+  EXPECT_LT(tokens.size(), 299u);
+  EXPECT_EQ(stream->wait().generation.reason, Reason::cancelled);
+  Tokens expected = alone(request(3, 300));
+  expected.resize(stream->wait().generation.tokens.size());
+  EXPECT_EQ(stream->wait().generation.tokens, expected);
+  EXPECT_TRUE(scheduler_.idle());
+  EXPECT_EQ(pool_.used_pages(), 0);
+}
+
+TEST_F(ServiceTest, CancelsAStreamThatNobodyReads) {
+  Service service(scheduler_);
+  { const Stream dropped = service.submit(request(3, 300)); }
+  Stream stream = service.submit(request(4, 5));
+  EXPECT_EQ(read(stream), alone(request(4, 5)));
+}
+
+}  // namespace
+}  // namespace decant::decoding

@@ -1,0 +1,157 @@
+// tests/law/scheduler_test.cpp - a request of a scheduler gives the tokens, and the logits, that it
+// gives alone, whoever came before it, beside it or instead of it.
+#include "law/models.hpp"
+
+#include <decant/codec/scaled.hpp>
+#include <decant/decoding/drafter.hpp>
+#include <decant/decoding/generate.hpp>
+#include <decant/decoding/scheduler.hpp>
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <map>
+#include <random>
+#include <utility>
+#include <vector>
+
+namespace {
+
+using namespace decant;
+using decoding::Generation;
+using decoding::Request;
+
+// A number in [0, count).
+template <class Number = Index>
+Number below(std::mt19937& random, unsigned count) {
+  return static_cast<Number>(random() % count);
+}
+
+// Beginnings that several prompts have in common, cut anywhere, and then something of their own.
+std::vector<Token> random_prompt(const model::Config& config, std::mt19937& random) {
+  std::vector<Token> prompt = trial::random_tokens(config, 90, below<unsigned>(random, 3));
+  prompt.resize(below<std::size_t>(random, 90));
+  const auto own =
+      trial::random_tokens(config, 1 + below(random, 30), below<unsigned>(random, 1000));
+  prompt.insert(prompt.end(), own.begin(), own.end());
+  return prompt;
+}
+
+Request random_request(const model::Config& config, std::mt19937& random) {
+  Request request = {.prompt = random_prompt(config, random), .priority = below<int>(random, 3)};
+  decoding::GenerateOptions& options = request.options;
+  options.max_new_tokens = below(random, 24);
+  options.sequence = random();
+  options.log_probabilities = config.vocabulary;  // of all tokens: what the logits were
+  options.stop.stop_tokens = {below<Token>(random, 41)};
+  options.sampler.seed = random();
+  options.sampler.temperature = 0.3 * below<double>(random, 5);
+  options.sampler.penalties.repetition = below(random, 2) == 0 ? 1.0 : 1.3;
+  if (below(random, 2) == 0) {
+    request.drafter = [](const decoding::History& history, Index most) {
+      return decoding::NgramDrafter{.shortest = 1}.propose(history, most);
+    };
+  }
+  return request;
+}
+
+template <codec::Codec C>
+Generation alone(const model::Decoder& decoder, const Request& request) {
+  kv::Contiguous<C> store(decoder.config().geometry(), 200);
+  model::Workspace workspace(decoder.config(), {.rows = 200});
+  return generate(decoder, store, workspace, request.prompt, request.options);
+}
+
+// A beginning of `whole`, bit for bit; the whole of it unless it was cut short.
+void expect_same(const Generation& whole, const Generation& part, bool cut) {
+  ASSERT_LE(part.tokens.size(), whole.tokens.size());
+  ASSERT_EQ(part.log_probabilities.size(), part.tokens.size());
+  for (std::size_t at = 0; at < part.tokens.size(); ++at) {
+    EXPECT_EQ(part.tokens[at], whole.tokens[at]);
+    const auto& expected = whole.log_probabilities[at].top;
+    const auto& actual = part.log_probabilities[at].top;
+    ASSERT_EQ(actual.size(), expected.size());
+    for (std::size_t n = 0; n < expected.size(); ++n) {
+      EXPECT_EQ(actual[n].token, expected[n].token);
+      EXPECT_EQ(std::memcmp(&actual[n].value, &expected[n].value, sizeof(double)), 0);
+    }
+  }
+  if (cut) return;
+  EXPECT_EQ(part.tokens.size(), whole.tokens.size());
+  EXPECT_EQ(part.reason, whole.reason);
+  EXPECT_EQ(part.ended_by, whole.ended_by);
+}
+
+struct Told {
+  std::map<decoding::RequestId, Generation> generations;
+  decoding::SchedulerStatistics statistics;
+  kv::PrefixStatistics prefixes;
+  Index accepted = 0;
+};
+
+// Requests that arrive now and then, of which some are cancelled and some put off.
+template <codec::Codec C>
+Told run(const model::Decoder& decoder, const std::vector<Request>& requests,
+         std::mt19937& random) {
+  const model::Config& config = decoder.config();
+  model::Workspace workspace(config, {.rows = 40, .logit_rows = 12, .sequences = 6});
+  kv::PagePool<C> pool(config.geometry(), 14, 16);
+  kv::PrefixTree<C> tree(pool, 8);
+  decoding::Scheduler<C> scheduler(decoder, workspace, pool,
+                                   {.prompt_rows_beside_decoding = 30, .ageing_ticks = 40}, &tree);
+  Told told;
+  for (std::size_t next = 0; next < requests.size() || !scheduler.idle();) {
+    while (next < requests.size() && below(random, 3) == 0) {
+      EXPECT_EQ(scheduler.submit(requests[next]), next + 1);
+      next += 1;
+    }
+    // One that runs, waits or has ended.
+    const auto someone = [&] { return told.generations.size() + below<std::size_t>(random, 10); };
+    while (below(random, 3) > 0) scheduler.preempt(someone());
+    if (below(random, 40) == 0) scheduler.cancel(someone());
+    for (decoding::Event& event : scheduler.tick()) {
+      if (!event.outcome) continue;
+      told.accepted += event.outcome->generation.statistics.accepted_tokens;
+      told.generations.emplace(event.request, std::move(event.outcome->generation));
+    }
+    EXPECT_EQ(pool.free_pages() + pool.used_pages() + pool.cached_pages(), pool.total_pages());
+  }
+  EXPECT_EQ(pool.used_pages(), 0);
+  told.statistics = scheduler.statistics();
+  told.prefixes = tree.statistics();
+  return told;
+}
+
+template <class C>
+class SchedulerLaw : public testing::Test {};
+using ScheduledCodecs = testing::Types<codec::F32, codec::BF16, codec::Int8>;
+TYPED_TEST_SUITE(SchedulerLaw, ScheduledCodecs);
+
+TYPED_TEST(SchedulerLaw, GivesEveryRequestTheBitsOfItsRunAlone) {
+  const model::Decoder decoder = trial::decoder_of(trial::llama());
+  std::mt19937 random(11);
+  std::vector<Request> requests;
+  for (int n = 0; n < (trial::kSlowBuild ? 60 : 200); ++n) {
+    requests.push_back(random_request(decoder.config(), random));
+  }
+  const Told told = run<TypeParam>(decoder, requests, random);
+  ASSERT_EQ(told.generations.size(), requests.size());
+  Index cut = 0;
+  for (const auto& [id, generation] : told.generations) {
+    const bool cancelled = generation.reason == decoding::Reason::cancelled;
+    cut += cancelled;
+    SCOPED_TRACE(id);
+    expect_same(alone<TypeParam>(decoder, requests[id - 1]), generation, cancelled);
+    if (this->HasFatalFailure()) return;
+  }
+  // It was no quiet day.
+  EXPECT_GT(told.statistics.preemptions, std::ssize(requests) / 4);
+  EXPECT_GT(told.prefixes.hits, std::ssize(requests) / 4);
+  EXPECT_GT(told.accepted, 0);
+  EXPECT_GT(cut, 0);
+  EXPECT_EQ(told.statistics.failed, 0);
+}
+
+}  // namespace
