@@ -22,4 +22,19 @@ inline model::Config config_135m() {
   return config;
 }
 
+// Llama 3.2 with a billion parameters.
+inline model::Config config_1b() {
+  model::Config config;
+  config.vocabulary = 128256;
+  config.layers = 16;
+  config.width = 2048;
+  config.heads = 32;
+  config.kv_heads = 8;
+  config.key_dim = 64;
+  config.value_dim = 64;
+  config.feed_forward = 8192;
+  config.max_positions = 8192;
+  return config;
+}
+
 }  // namespace decant::bench

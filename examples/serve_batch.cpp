@@ -1,0 +1,277 @@
+// serve_batch: the smallest inference engine: a line of JSON asks, lines of JSON answer.
+//
+// You learn how requests of many users share one model: a scheduler over one pool of pages, whose
+// tick() is a step of all of them, and a tree that keeps what prompts have in common. Try
+//
+//   printf '{"prompt": "ROMEO:"}\n{"prompt": "JULIET:", "temperature": 0}\n' | serve_batch
+#include <decant/codec/type.hpp>
+#include <decant/core/thread_pool.hpp>
+#include <decant/decoding/scheduler.hpp>
+#include <decant/decoding/stop.hpp>
+#include <decant/io/text_stream.hpp>
+#include <decant/io/tokenizer.hpp>
+
+#include "support/command_line.hpp"
+#include "support/json_request.hpp"
+#include "support/line_queue.hpp"
+#include "support/model.hpp"
+#include "support/options.hpp"
+
+#include <algorithm>
+#include <fstream>
+#include <iostream>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace {
+
+using namespace decant;
+using io::Json;
+using Event = nlohmann::ordered_json;  // as it is written
+
+struct Options {
+  std::string model = examples::default_model_folder();
+  std::string input;
+  codec::Type cache = codec::Type::f32;
+  io::LoadOptions load;
+  Index tokens = 8192, page_tokens = 16, sequences = 16, rows = 256;
+  Index prompt_rows = 64;
+  Index threads = examples::default_threads();
+  bool timings = false, stats = false, progress = false;
+};
+
+void declare(examples::CommandLine& command, Options& options) {
+  const auto number = [&](const char* name, Index& value, const char* about) {
+    examples::add_number(command, name, value, about, 1, 1 << 24);
+  };
+  examples::add_model(command, options.model, "a checkpoint (the embedded one)");
+  command.add_nonempty_text("--input", options.input, "requests (standard input)", "FILE");
+  examples::add_type(command, "--cache-type", options.cache, "how keys and values are kept (f32)");
+  examples::add_load_options(command, options.load);
+  number("--cache-tokens", options.tokens, "tokens that the pool holds (8192)");
+  number("--page-size", options.page_tokens, "tokens of a page, a multiple of 16 (16)");
+  number("--sequences", options.sequences, "requests that run at once (16)");
+  number("--rows", options.rows, "tokens of a step (256)");
+  number("--prompt-rows", options.prompt_rows,
+         "of which of prompts, while others wait for their next token (64)");
+  examples::add_threads(command, options.threads);
+  command.add_flag("--timings", options.timings, "times in the last line of a request");
+  command.add_flag("--progress", options.progress, "what runs and waits, to standard error");
+  command.add_flag("--stats", options.stats, "counts and times to standard error at the end");
+}
+
+// One line of the answer.
+void say(const Event& event) { std::cout << event.dump() << std::endl; }
+
+// A request under way: its name, and its text as far as it may be shown.
+struct Answer {
+  Json id;
+  io::TextStream text;
+  decoding::StopText stops;
+
+  // False once a stop string has come.
+  bool push(Token token) {
+    show(stops.push(text.push(token)));
+    return !stops.stopped();
+  }
+  void finish() { show(stops.push(text.finish()) + stops.finish()); }
+  void show(const std::string& piece) const {
+    if (!piece.empty()) say({{"id", id}, {"text", piece}});
+  }
+};
+
+Event log_probabilities(const std::vector<decoding::LogProbabilities>& places,
+                        const io::Tokenizer& tokenizer) {
+  const auto shown = [&](const decoding::LogProbability& of) {
+    const std::vector<Token> token = {of.token};
+    return Event{{"token", tokenizer.decode(token)}, {"logprob", of.value}};
+  };
+  Event list = Event::array();
+  for (const decoding::LogProbabilities& place : places) {
+    Event entry = shown(place.taken);
+    entry["top"] = Event::array();
+    for (const decoding::LogProbability& best : place.top) entry["top"].push_back(shown(best));
+    list.push_back(std::move(entry));
+  }
+  return list;
+}
+
+// A scheduler that speaks JSON.
+template <codec::Codec C>
+class Engine {
+ public:
+  Engine(const Options& options, const model::Decoder& decoder, const io::Tokenizer& tokenizer,
+         const io::Checkpoint& checkpoint, Executor& executor)
+      : options_(options),
+        tokenizer_(tokenizer),
+        end_tokens_(checkpoint.end_tokens),
+        begin_token_(checkpoint.begin_token),
+        positions_(decoder.config().max_positions),
+        workspace_(
+            decoder.config(),
+            {.rows = options.rows, .logit_rows = options.rows, .sequences = options.sequences},
+            executor),
+        pool_(decoder.config().geometry(), ceil_div(options.tokens, options.page_tokens),
+              options.page_tokens),
+        tree_(pool_),
+        scheduler_(decoder, workspace_, pool_, {.prompt_rows_beside_decoding = options.prompt_rows},
+                   &tree_) {}
+
+  // Answers until the lines end and all is answered.
+  void run(std::istream& in) {
+    examples::LineQueue lines(in);
+    decoding::Stopwatch watch;
+    while (!lines.ended() || !scheduler_.idle()) {
+      for (const std::string& line : lines.take(scheduler_.idle())) hear(line);
+      for (const decoding::Event& event : scheduler_.tick()) {
+        if (event.outcome) end(event.request, *event.outcome);
+      }
+      expects<std::runtime_error>(std::cout.good(), "standard output is gone");
+      if (options_.progress && watch.seconds() > 1) {
+        watch = {};
+        progress();
+      }
+    }
+    if (options_.progress) progress();
+    if (options_.stats) print_statistics();
+  }
+
+ private:
+  void hear(const std::string& line) {
+    number_ += 1;
+    if (line.find_first_not_of(" \t\r") == line.npos) return;
+    Json id;
+    try {
+      examples::JsonRequest said = examples::parse_request(line, number_, id);
+      said.cancels ? cancel(id) : submit(id, std::move(said));
+    } catch (const std::exception& error) {
+      say({{"id", id}, {"error", error.what()}});
+    }
+  }
+
+  void submit(const Json& id, examples::JsonRequest said) {
+    for (const auto& [request, answer] : answers_) {
+      expects(answer->id != id, "the id is another's that is not yet answered");
+    }
+    decoding::Request& request = said.request;
+    request.prompt = tokenizer_.encode(said.prompt);
+    if (request.prompt.empty() && begin_token_) request.prompt.push_back(*begin_token_);
+    request.options.max_new_tokens = new_tokens(std::ssize(request.prompt), said.new_tokens);
+    request.options.stop.end_tokens = end_tokens_;
+    const auto answer = std::make_shared<Answer>(
+        Answer{id, io::TextStream(tokenizer_, request.prompt), decoding::StopText(said.stops)});
+    request.sink = [answer](Token token) { return answer->push(token); };
+    answers_.emplace(scheduler_.submit(std::move(request)), answer);
+  }
+
+  // As many as were asked for, or a hundred, or what there is room for.
+  Index new_tokens(Index prompt, std::optional<Index> asked) const {
+    const Index room = positions_ - prompt;
+    expects(room >= asked.value_or(0), "a prompt of ", examples::counted(prompt, "token"), " and ",
+            asked.value_or(0), " new ones, the model was made for ", positions_);
+    return asked.value_or(std::min<Index>(100, room));
+  }
+
+  void cancel(const Json& id) {
+    for (const auto& [request, answer] : answers_) {
+      if (answer->id != id) continue;
+      scheduler_.cancel(request);
+      return;
+    }
+    throw std::invalid_argument("there is no such request under way");
+  }
+
+  void end(decoding::RequestId request, const decoding::Outcome& outcome) {
+    const std::shared_ptr<Answer> answer = answers_.extract(request).mapped();
+    const decoding::Generation& generation = outcome.generation;
+    const decoding::Statistics& of = generation.statistics;
+    answer->finish();
+    Event event = {{"id", answer->id},
+                   {"reason", answer->stops.stopped() ? "stop string" : name(generation.reason)},
+                   {"prompt_tokens", of.prompt_tokens},
+                   {"generated_tokens", of.generated_tokens}};
+    if (outcome.error) event["error"] = what(outcome.error);
+    if (!generation.log_probabilities.empty()) {
+      event["logprobs"] = log_probabilities(generation.log_probabilities, tokenizer_);
+    }
+    if (options_.timings) {
+      event["cached_tokens"] = of.cached_tokens;
+      event["preemptions"] = outcome.preemptions;
+      event["queue_ms"] = outcome.queue_seconds * 1e3;
+      event["first_token_ms"] = of.time_to_first_token * 1e3;
+      event["token_ms"] = of.time_per_output_token() * 1e3;
+    }
+    say(event);
+  }
+
+  static std::string what(const std::exception_ptr& error) {
+    try {
+      std::rethrow_exception(error);
+    } catch (const std::exception& known) {
+      return known.what();
+    }
+  }
+
+  void progress() const {
+    const decoding::SchedulerStatistics& of = scheduler_.statistics();
+    std::cerr << "running " << scheduler_.running() << ", waiting " << scheduler_.waiting()
+              << ", ended " << of.ended << ", " << of.generated_tokens << " tokens generated, "
+              << pool_.used_pages() << " of " << pool_.total_pages() << " pages in use\n";
+  }
+
+  void print_statistics() const {
+    const decoding::SchedulerStatistics& of = scheduler_.statistics();
+    std::cerr << "requests           " << of.submitted << ", of which failed " << of.failed << '\n'
+              << "prompt tokens      " << of.prompt_tokens << ", of which cached "
+              << of.cached_tokens << '\n'
+              << "generated tokens   " << of.generated_tokens << '\n'
+              << "preemptions        " << of.preemptions << '\n'
+              << "steps              " << of.steps << " of "
+              << static_cast<double>(of.computed_tokens) /
+                     static_cast<double>(std::max<Index>(1, of.steps))
+              << " rows, " << of.step_seconds << " s\n";
+  }
+
+  const Options& options_;
+  const io::Tokenizer& tokenizer_;
+  std::vector<Token> end_tokens_;
+  std::optional<Token> begin_token_;
+  Index positions_;
+  model::Workspace workspace_;
+  kv::PagePool<C> pool_;
+  kv::PrefixTree<C> tree_;
+  decoding::Scheduler<C> scheduler_;
+  std::map<decoding::RequestId, std::shared_ptr<Answer>> answers_;
+  Index number_ = 0;  // of the last line
+};
+
+void serve(const Options& options) {
+  io::Checkpoint checkpoint = examples::load(options.model, options.load);
+  const io::Tokenizer tokenizer = examples::load_tokenizer(options.model);
+  std::ifstream file;
+  if (!options.input.empty()) {
+    file.open(options.input);
+    expects<examples::UsageError>(file.is_open(), "--input: cannot read ", options.input);
+  }
+  const model::Decoder decoder(checkpoint.config, std::move(checkpoint.weights));
+  ThreadPool threads(options.threads);
+  examples::checked("--page-size", [&] {
+    codec::visit_cache(options.cache, [&]<class C>(C) {
+      Engine<C>(options, decoder, tokenizer, checkpoint, threads)
+          .run(options.input.empty() ? std::cin : file);
+    });
+  });
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Options options;
+  examples::CommandLine command("serve_batch", "Answers requests, a line of JSON each.");
+  declare(command, options);
+  return command.run(argc, argv, [&] { serve(options); });
+}

@@ -1,0 +1,169 @@
+// examples/support/json_request.hpp - a request as a line of JSON.
+//
+// {"id": "a", "prompt": "ROMEO:", "max_new_tokens": 20} asks, {"cancel": "a"} takes it back. A
+// field that nobody knows is refused, not ignored: it was meant to do something.
+//
+// Depends on  decoding/request.hpp, io/json.hpp, support/sampler.hpp
+// Tested by   tests/examples/CMakeLists.txt (serve_batch)
+#pragma once
+
+#include <decant/core/error.hpp>
+#include <decant/decoding/drafter.hpp>
+#include <decant/decoding/request.hpp>
+#include <decant/io/json.hpp>
+
+#include "support/sampler.hpp"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace examples {
+
+// What a line says.
+struct JsonRequest {
+  bool cancels = false;
+  std::string prompt;
+  std::vector<std::string> stops;
+  std::optional<Index> new_tokens;    // at most, where it says so
+  decant::decoding::Request request;  // without its prompt's tokens
+};
+
+namespace detail {
+
+inline void refuse_unknown(const decant::io::JsonObject& line) {
+  constexpr std::array<std::string_view, 24> kFields = {"id",
+                                                        "cancel",
+                                                        "prompt",
+                                                        "max_new_tokens",
+                                                        "max_seconds",
+                                                        "stop",
+                                                        "logprobs",
+                                                        "priority",
+                                                        "tenant",
+                                                        "draft_ngram",
+                                                        "temperature",
+                                                        "top_k",
+                                                        "top_p",
+                                                        "min_p",
+                                                        "typical",
+                                                        "top_n_sigma",
+                                                        "seed",
+                                                        "sampler",
+                                                        "repetition_penalty",
+                                                        "presence_penalty",
+                                                        "frequency_penalty",
+                                                        "penalty_last",
+                                                        "ignore_end",
+                                                        "min_new_tokens"};
+  for (const auto& [key, value] : line.json().items()) {
+    decant::expects<decant::FormatError>(std::ranges::count(kFields, key) > 0, line.place(key),
+                                         " is no field of a request");
+  }
+}
+
+// A name of a request: text, or a whole number.
+inline decant::io::Json name_at(const decant::io::JsonObject& line, std::string_view key) {
+  const decant::io::Json& name = line.at(key);
+  decant::expects<decant::FormatError>(name.is_string() || name.is_number_integer(),
+                                       line.place(key), " is ", name.type_name(),
+                                       ", neither text nor a whole number");
+  return name;
+}
+
+inline std::vector<std::string> texts_at(const decant::io::JsonObject& line, std::string_view key) {
+  const decant::io::Json* found = line.find(key);
+  if (found == nullptr) return {};
+  if (!found->is_array()) return {line.text(key)};
+  std::vector<std::string> texts;
+  for (const decant::io::Json& text : *found) {
+    texts.push_back(decant::io::JsonObject::as_text(text, line.place(key)));
+  }
+  return texts;
+}
+
+inline SamplerChoice sampler_of(const decant::io::JsonObject& line) {
+  SamplerChoice choice;
+  decant::decoding::SamplerOptions& options = choice.options;
+  decant::decoding::PenaltyOptions& penalties = options.penalties;
+  const auto number = [&](std::string_view key, double& value) {
+    value = line.number_or(key, value);
+  };
+  number("temperature", options.temperature);
+  options.top_k = line.integer_or("top_k", options.top_k);
+  number("top_p", options.top_p);
+  number("min_p", options.min_p);
+  number("typical", options.typical);
+  number("top_n_sigma", options.top_n_sigma);
+  number("repetition_penalty", penalties.repetition);
+  number("presence_penalty", penalties.presence);
+  number("frequency_penalty", penalties.frequency);
+  penalties.last = line.integer_or("penalty_last", penalties.last);
+  const Index seed = line.integer_or("seed", 0);
+  decant::expects<decant::FormatError>(seed >= 0, line.place("seed"), " is ", seed);
+  options.seed = static_cast<std::uint64_t>(seed);
+  choice.preset = line.text_or("sampler", choice.preset);
+  const auto known = {"hf", "openai_vllm", "llama_cpp"};
+  decant::expects<decant::FormatError>(
+      std::ranges::count(known, choice.preset) > 0, line.place("sampler"), " is \"",
+      decant::io::printable(choice.preset), "\", not hf, openai_vllm or llama_cpp");
+  return choice;
+}
+
+inline decant::decoding::Request options_of(const decant::io::JsonObject& line) {
+  decant::decoding::Request request;
+  decant::decoding::GenerateOptions& options = request.options;
+  options.max_seconds = line.number_or("max_seconds", options.max_seconds);
+  options.stop.min_new_tokens = line.integer_or("min_new_tokens", 0);
+  options.stop.ignore_end_tokens = line.flag_or("ignore_end", false);
+  if (line.has("logprobs")) options.log_probabilities = line.integer("logprobs");
+  options.sampler = sampler_of(line).resolved();
+  const Index priority = line.integer_or("priority", 0);
+  decant::expects<decant::FormatError>(priority >= -1000 && priority <= 1000,
+                                       line.place("priority"), " is ", priority,
+                                       ", outside [-1000, 1000]");
+  request.priority = static_cast<int>(priority);
+  request.space.tenant = static_cast<std::uint64_t>(line.integer_or("tenant", 0));
+  if (line.flag_or("draft_ngram", false)) {
+    request.drafter = [](const decant::decoding::History& history, Index most) {
+      return decant::decoding::NgramDrafter{}.propose(history, most);
+    };
+  }
+  return request;
+}
+
+}  // namespace detail
+
+// `id` is set as soon as it is known, so that what is wrong can be told of the right request: to
+// what the line says, or its number.
+//
+// Errors   decant::FormatError naming line and field
+inline JsonRequest parse_request(std::string_view text, Index number, decant::io::Json& id) {
+  id = number;
+  const std::string place = decant::sentence("line ", number);
+  const decant::io::Json json = decant::io::parse_json(text, place);
+  decant::expects<decant::FormatError>(json.is_object(), place, ": is ", json.type_name(),
+                                       ", not an object");
+  const decant::io::JsonObject line(json, place);
+  if (line.has("id")) id = detail::name_at(line, "id");
+  detail::refuse_unknown(line);
+  JsonRequest result;
+  if (line.has("cancel")) {
+    decant::expects<decant::FormatError>(json.size() == 1, line.place("cancel"),
+                                         " stands beside other fields");
+    id = detail::name_at(line, "cancel");
+    result.cancels = true;
+    return result;
+  }
+  result.prompt = line.text("prompt");
+  result.stops = detail::texts_at(line, "stop");
+  if (line.has("max_new_tokens")) result.new_tokens = line.integer("max_new_tokens");
+  result.request = detail::options_of(line);
+  return result;
+}
+
+}  // namespace examples
