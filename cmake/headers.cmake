@@ -65,6 +65,7 @@ set(DECANT_HEADERS
   include/decant/model/weights_check.hpp
   include/decant/model/workspace.hpp
   include/decant/decoding/admission.hpp
+  include/decant/decoding/branching.hpp
   include/decant/decoding/continuation.hpp
   include/decant/decoding/generate.hpp
   include/decant/decoding/generation.hpp

@@ -20,6 +20,7 @@
 #include "support/prefix_file.hpp"
 #include "support/profile.hpp"
 #include "support/sampler.hpp"
+#include "support/several.hpp"
 #include "support/store.hpp"
 
 #include <algorithm>
@@ -45,6 +46,7 @@ struct Options {
   examples::StoreOptions store;
   std::string load_prefix, save_prefix;
   examples::DraftOptions drafts;
+  examples::SeveralOptions several;
   Index threads = examples::default_threads();
   bool stats = false;
   bool profile = false;
@@ -82,6 +84,7 @@ void declare(examples::CommandLine& command, Options& options) {
   command.add_nonempty_text("--save-prefix", options.save_prefix,
                             "where the keys and values of prompt and text go", "FILE");
   examples::add_drafts(command, options.drafts);
+  examples::add_several(command, options.several);
   examples::add_threads(command, options.threads);
   command.add_flag("--recompute", options.generate.recompute, "no reuse; the text is the same");
   command.add_flag("--stats", options.stats, "counts and times to standard error");
@@ -171,6 +174,36 @@ decoding::Generation stream(const Options& options, const io::Tokenizer& tokeniz
   return generation;
 }
 
+// Refuses what means nothing where several answers are asked for.
+void check_several(const Options& options) {
+  const char* asked = options.several.beams > 0 ? "--beams" : "--samples";
+  const auto excludes = [&](bool given, const char* other) {
+    expects<examples::UsageError>(!given, asked, ": excludes ", other);
+  };
+  excludes(options.generate.recompute, "--recompute");
+  excludes(options.drafts.ngram || !options.drafts.model.empty(), "drafts");
+  excludes(!options.load_prefix.empty(), "--load-prefix");
+  excludes(!options.save_prefix.empty(), "--save-prefix");
+  excludes(options.stats || options.profile, "--stats and --profile");
+  excludes(options.generate.log_probabilities.has_value(), "--logprobs");
+  if (options.several.beams == 0) return;
+  excludes(!options.stops.empty(), "--stop");
+  expects<examples::UsageError>(options.several.samples <= options.several.beams,
+                                "--samples: ", options.several.samples, " of the best of ",
+                                options.several.beams, " beams");
+}
+
+// Prints every answer whole, with an empty line between two.
+void print_several(const Options& options, const io::Tokenizer& tokenizer,
+                   const model::Decoder& decoder, const std::vector<Token>& prompt) {
+  const auto answers = examples::several(
+      options.several, options.store, {tokenizer, decoder, prompt, options.stops, options.generate},
+      options.threads);
+  for (const std::string& answer : answers) {
+    std::cout << (&answer == answers.data() ? "" : "\n") << options.prompt << answer << '\n';
+  }
+}
+
 void generate(Options options) {
   io::Checkpoint checkpoint = examples::load(options.model, options.load);
   const io::Tokenizer tokenizer = examples::load_tokenizer(options.model);
@@ -183,11 +216,16 @@ void generate(Options options) {
   examples::checked("--logit-bias", [&] {
     check(options.generate.sampler.penalties, checkpoint.config.vocabulary);
   });
+  if (options.several.wanted()) check_several(options);
   examples::set_window(options.store, checkpoint.config);
   const model::Decoder decoder(std::move(checkpoint.config), std::move(checkpoint.weights));
   const Index room = decoder.config().max_positions - std::ssize(prompt);
   const Index capacity = std::ssize(prompt) + std::min(room, options.generate.max_new_tokens);
   const Index chunk = std::min<Index>(capacity, 512);
+  if (options.several.wanted()) {
+    options.generate.max_new_tokens = capacity - std::ssize(prompt);
+    return print_several(options, tokenizer, decoder, prompt);
+  }
   const auto generation = examples::with_store(
       options.store, decoder.config(), capacity, chunk,
       [&](auto& store) { return stream(options, tokenizer, decoder, store, chunk, prompt); });

@@ -34,6 +34,7 @@
 #include <decant/core/types.hpp>
 #include <decant/decoding/admission.hpp>
 #include <decant/decoding/beam.hpp>
+#include <decant/decoding/branching.hpp>
 #include <decant/decoding/candidates.hpp>
 #include <decant/decoding/continuation.hpp>
 #include <decant/decoding/drafter.hpp>

@@ -234,6 +234,8 @@ TEST_F(SchedulerTest, DrawsTheSameTokensInAnyCompanyAndAfterPreemption) {
     EXPECT_EQ(bureau.tokens(twin), expected);
     EXPECT_EQ(bureau.outcome(first).preemptions, 1);
     EXPECT_EQ(bureau.outcome(twin).preemptions, 0);
+    // What it had in whole pages is kept.
+    EXPECT_LT(bureau.outcome(first).computed_tokens, 20 + 16 - 1 + 16);
   }
 }
 

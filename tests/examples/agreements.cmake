@@ -44,6 +44,22 @@ foreach(how "" "--temperature;0" "--repetition-penalty;1.2;--dry-multiplier;0.5;
   endif()
 endforeach()
 
+# The first of several answers is the only one; the best beam of beam search is the example's.
+run(one generate --prompt "JULIET:\nO " --seed 7 --max-new-tokens 40)
+run(three generate --prompt "JULIET:\nO " --seed 7 --max-new-tokens 40 --samples 3)
+string(FIND "${three}" "${one}" at)
+string(REGEX MATCHALL "JULIET:" answers "${three}")
+list(LENGTH answers count)
+if(NOT at EQUAL 0 OR NOT count EQUAL 3)
+  message(SEND_ERROR "three answers:\n${three}\nof which the first is:\n${one}")
+endif()
+run(beams beam --prompt "JULIET:\nO " --beams 3 --max-new-tokens 10)
+run(best generate --prompt "JULIET:\nO " --beams 3 --max-new-tokens 10 --cache-type bf16)
+string(REGEX REPLACE "^[^ ]+  ([^\n]*)\n.*" "\\1" begun "${beams}")
+if(NOT best MATCHES "^JULIET:\nO ${begun}")
+  message(SEND_ERROR "beams:\n${beams}\nthe best:\n${best}")
+endif()
+
 set(tokens "859 59 11 74 9 77 500 1023 0 1 2 3 4 5 6 7 8 9 10")
 foreach(type f32 bf16 f16 fp8_e4m3 fp8_e5m2 int8 int4 f16:int8 f16:int4 int8:f16 int8:int4)
   set(begun generate --prompt "JULIET:\nO " --seed 7 --cache-type ${type})

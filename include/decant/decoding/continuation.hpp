@@ -96,7 +96,7 @@ class Continuation {
 
   // Takes the tokens of rows of logits: row `first` follows the sequence, and the row behind each
   // draft follows that, for as long as the drafts agree. Gives why the text has ended, if it has.
-  template <Drafter D, std::predicate<Token> Sink>
+  template <class D, std::predicate<Token> Sink>
   std::optional<Reason> take(model::Workspace& workspace, Index first,
                              std::span<const Token> drafts, const D& drafter, Sink&& sink) {
     for (Index row = 0; left() > 0; ++row) {
@@ -132,7 +132,7 @@ class Continuation {
     return std::span(sequence_).subspan(static_cast<std::size_t>(given_));
   }
 
-  template <Drafter D>
+  template <class D>
   Token sample(model::Workspace& workspace, Index first, Index row, std::span<const Token> drafts,
                const D& drafter) {
     const std::span<float> logits = workspace.logits(first + row);
@@ -150,7 +150,7 @@ class Continuation {
     return token;
   }
 
-  template <Drafter D>
+  template <class D>
   Token choose(std::span<const float> logits, Index row, std::span<const Token> drafts,
                const D& drafter) {
     const Position position = std::ssize(sequence_);

@@ -41,6 +41,25 @@ struct NoDrafts {
   std::span<const Token> propose(const History&, Index) const noexcept { return {}; }
 };
 
+namespace detail {
+
+// visit(what followed) where the last tokens were there before: the longest of them first, and the
+// latest place first, until visit() says true.
+template <class F>
+void visit_repeats(std::span<const Token> tokens, Index longest, Index shortest, F&& visit) {
+  for (Index length = std::min(longest, std::ssize(tokens) - 1); length >= shortest; --length) {
+    const std::span<const Token> last = tokens.last(static_cast<std::size_t>(length));
+    for (Index at = std::ssize(tokens) - length - 1; at >= 0; --at) {
+      const auto from = tokens.subspan(static_cast<std::size_t>(at));
+      if (std::ranges::equal(from.first(last.size()), last) && visit(from.subspan(last.size()))) {
+        return;
+      }
+    }
+  }
+}
+
+}  // namespace detail
+
 // Guesses that what followed the last tokens when they were there before follows them again. Pays
 // where a text repeats its prompt: summaries, edits, code.
 //
@@ -54,18 +73,12 @@ struct NgramDrafter {
   std::span<const Token> propose(const History& history, Index room) const {
     expects(most >= 0 && shortest >= 1 && longest >= shortest, "decoding::NgramDrafter: ", most,
             " guesses behind ", shortest, " to ", longest, " tokens");
-    const std::span<const Token> tokens = history.tokens;
-    const Index guesses = std::min(most, room);
-    for (Index length = std::min(longest, std::ssize(tokens) - 1); length >= shortest; --length) {
-      const std::span<const Token> last = tokens.last(static_cast<std::size_t>(length));
-      for (Index at = std::ssize(tokens) - length - 1; at >= 0; --at) {  // the latest first
-        const auto from = tokens.subspan(static_cast<std::size_t>(at));
-        if (!std::ranges::equal(from.first(last.size()), last)) continue;
-        const auto after = from.subspan(last.size());
-        return after.first(std::min(after.size(), static_cast<std::size_t>(guesses)));
-      }
-    }
-    return {};
+    std::span<const Token> guesses;
+    detail::visit_repeats(history.tokens, longest, shortest, [&](std::span<const Token> after) {
+      guesses = after.first(std::min(after.size(), static_cast<std::size_t>(std::min(most, room))));
+      return true;
+    });
+    return guesses;
   }
 };
 

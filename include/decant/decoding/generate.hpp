@@ -5,11 +5,12 @@
 // recomputing is the same on a store that is emptied before each, so there is no second path that
 // could differ.
 //
-// Depends on  decoding/{drafter,generation,run}.hpp, model/{decoder,workspace}.hpp
+// Depends on  decoding/{branching,drafter,generation,run}.hpp, model/{decoder,workspace}.hpp
 // Tested by   tests/decoding/{generate,generate_limits,generate_end,control,speculative}_test.cpp
 #pragma once
 
 #include <decant/core/types.hpp>
+#include <decant/decoding/branching.hpp>
 #include <decant/decoding/drafter.hpp>
 #include <decant/decoding/generation.hpp>
 #include <decant/decoding/run.hpp>
@@ -47,7 +48,7 @@ namespace decant::inline v0::decoding {
 // Cost     one step per chunk of workspace.limits().rows prompt tokens, one per new token but the
 //          last; with recompute, the whole sequence for each new token
 // Threads  the store, the workspace, the sink and the drafter belong to the run until it returns
-template <kv::Store S, std::predicate<Token> Sink, Drafter D>
+template <kv::Store S, std::predicate<Token> Sink, DrafterFor<S> D>
 Generation generate(const model::Decoder& decoder, S& store, model::Workspace& workspace,
                     std::span<const Token> prompt, const GenerateOptions& options, Sink&& sink,
                     D& drafter) {

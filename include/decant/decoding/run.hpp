@@ -5,13 +5,14 @@
 // count for as long as they agree, and the others leave the store. So drafts change no token,
 // unless rejection is asked for, which judges each guess by its distribution.
 //
-// Depends on  decoding/{continuation,drafter,feeding,generation}.hpp,
+// Depends on  decoding/{branching,continuation,drafter,feeding,generation}.hpp,
 //             model/{batch,decoder,store_check,workspace}.hpp
-// Tested by   tests/decoding/{generate,control,speculative,rejection}_test.cpp
+// Tested by   tests/decoding/{generate,control,speculative,rejection,branching}_test.cpp
 #pragma once
 
 #include <decant/core/error.hpp>
 #include <decant/core/types.hpp>
+#include <decant/decoding/branching.hpp>
 #include <decant/decoding/continuation.hpp>
 #include <decant/decoding/drafter.hpp>
 #include <decant/decoding/feeding.hpp>
@@ -23,8 +24,10 @@
 #include <decant/model/workspace.hpp>
 
 #include <algorithm>
+#include <cstddef>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace decant::inline v0::decoding {
@@ -32,7 +35,7 @@ namespace decant::inline v0::decoding {
 namespace detail {
 
 // One run in progress.
-template <kv::Store S, Drafter D>
+template <kv::Store S, class D>
 class Run {
  public:
   // Checks everything; changes nothing.
@@ -48,6 +51,10 @@ class Run {
     check(decoder.config(), store, "decoding::generate");
     expects(workspace.config() == decoder.config(),
             "decoding::generate: the workspace was made for another configuration");
+    if constexpr (BranchingDrafter<D>) {
+      expects(options.verification == Verification::agreement,
+              "decoding::generate: verification by rejection is for guesses of one way");
+    }
     if constexpr (requires { drafter.vocabulary(); }) {
       expects(drafter.vocabulary() == decoder.config().vocabulary,
               "decoding::generate: drafts of a vocabulary of ", drafter.vocabulary(),
@@ -75,8 +82,8 @@ class Run {
       const Reason reason = take_tokens(sink);
       forget_drafts(text_.ended() || text_.generated() == 0 ? 0 : 1);
       return reason;
-    } catch (...) {
-      forget_drafts(0);
+    } catch (...) {  // perhaps behind a token that is not the guess that was fed
+      forget_drafts(text_.generated() == 0 ? 0 : 1);
       throw;
     }
   }
@@ -90,7 +97,7 @@ class Run {
   template <class Sink>
   Reason take_tokens(Sink& sink) {
     while (true) {
-      if (const auto ended = text_.take(workspace_, 0, drafts_, drafter_, sink)) return *ended;
+      if (const auto ended = take_paths(sink)) return *ended;
       if (std::ssize(text_.sequence()) > room_.tokens) return room_.beyond;
       forget_drafts(1);
       if (text_.options().recompute) store_.rewind(0);
@@ -102,14 +109,51 @@ class Run {
     }
   }
 
+  // The tokens of the rows of a step: along the first path while its drafts agree, then along one
+  // that goes on as they did.
+  template <class Sink>
+  std::optional<Reason> take_paths(Sink& sink) {
+    const auto begin = text_.sequence().size();
+    if (paths_.empty()) return text_.take(workspace_, 0, {}, drafter_, sink);
+    for (std::size_t path = 0; path < paths_.size();) {
+      const auto taken = text_.sequence().size() - begin;
+      const Index row = first_row(path) + static_cast<Index>(taken);
+      const auto rest = std::span<const Token>(paths_[path]).subspan(taken);
+      if (const auto ended = text_.take(workspace_, row, rest, drafter_, sink)) return ended;
+      path = go_on(path, text_.sequence().subspan(begin));
+    }
+    return std::nullopt;
+  }
+
+  Index first_row(std::size_t path) const {
+    Index row = 0;
+    for (std::size_t before = 0; before < path; ++before) row += 1 + std::ssize(paths_[before]);
+    return row;
+  }
+
+  // The next path that begins with what was taken, whose fork becomes the store; or the end.
+  std::size_t go_on(std::size_t path, std::span<const Token> taken) {
+    if constexpr (BranchingDrafter<D>) {
+      while (++path < paths_.size()) {
+        if (paths_[path].size() < taken.size()) continue;
+        if (!std::ranges::equal(taken, std::span(paths_[path]).first(taken.size()))) continue;
+        std::swap(store_, forks_[path - 1]);
+        text_.statistics().accepted_tokens += 1;
+        return path;
+      }
+    }
+    return paths_.size();
+  }
+
   // Takes rejected drafts out of the store, and of the sequence its last `unfed` tokens.
   void forget_drafts(Index unfed) {
     const Position end = std::ssize(text_.sequence()) - unfed;
     if (store_.end() > end) store_.rewind(end);
-    drafts_.clear();
+    paths_.clear();
+    forks_.clear();
   }
 
-  // How many drafts a step has room for beside the last token.
+  // How many drafts a path has room for beside the last token.
   Index draft_room() const {
     const model::Limits& limits = workspace_.limits();
     return std::max<Index>(
@@ -117,29 +161,56 @@ class Run {
                      room_.tokens - std::ssize(text_.sequence()), text_.left() - 1}));
   }
 
-  // Feeds the last token, with guesses behind it where the store has room for them.
-  void feed_last() {
-    const Index most = draft_room();
-    if (most > 0) {
+  void propose(Index most) {
+    if constexpr (BranchingDrafter<D>) {
+      const model::Limits& limits = workspace_.limits();
+      Index rows = std::min(limits.rows, limits.logit_rows);
+      for (const std::vector<Token>& path : drafter_.propose_paths(text_.history(), most)) {
+        const Index length = std::min({std::ssize(path), most, rows - 1});
+        if (length < 1 || std::ssize(paths_) == limits.sequences) continue;
+        paths_.emplace_back(path.begin(), path.begin() + length);
+        rows -= 1 + length;
+      }
+    } else {
       const std::span<const Token> drafts = drafter_.propose(text_.history(), most);
-      drafts_.assign(drafts.begin(), drafts.end());
+      if (!drafts.empty()) paths_.emplace_back(drafts.begin(), drafts.end());
     }
-    fed_.assign(1, text_.sequence().back());
-    fed_.insert(fed_.end(), drafts_.begin(), drafts_.end());
-    try {
-      step(fed_, drafts_.empty() ? model::Logits::last : model::Logits::all);
-    } catch (const CacheFull&) {
-      if (drafts_.empty()) throw;
-      drafts_.clear();
-      step(std::span(fed_).first(1), model::Logits::last);
-    }
-    text_.statistics().proposed_tokens += std::ssize(drafts_);
   }
 
-  void step(std::span<const Token> tokens, model::Logits wanted) {
+  // Feeds the last token, with guesses behind it where the store has room for them.
+  void feed_last() {
+    if (const Index most = draft_room(); most > 0) propose(most);
+    const std::span<const Token> last = text_.sequence().last(1);
+    try {
+      if (!paths_.empty()) return step_paths(last.front());
+    } catch (const CacheFull&) {
+      paths_.clear();
+      forks_.clear();
+    }
+    step(last);
+  }
+
+  void step(std::span<const Token> tokens) {
     batch_.clear();
-    batch_.add(store_, tokens, wanted);
+    batch_.add(store_, tokens);
     decoder_.step(batch_, workspace_);
+  }
+
+  // The last token and the guesses behind it, the first path on the store and others on forks.
+  void step_paths(Token last) {
+    batch_.clear();
+    if constexpr (BranchingDrafter<D>) {
+      while (forks_.size() + 1 < paths_.size()) forks_.push_back(store_.fork());
+    }
+    Index proposed = 0;
+    for (std::size_t path = 0; path < paths_.size(); ++path) {
+      fed_.assign(1, last);
+      fed_.insert(fed_.end(), paths_[path].begin(), paths_[path].end());
+      batch_.add(path == 0 ? store_ : forks_[path - 1], fed_, model::Logits::all);
+      proposed += std::ssize(paths_[path]);
+    }
+    decoder_.step(batch_, workspace_);
+    text_.statistics().proposed_tokens += proposed;
   }
 
   // Feeds what the store lacks of the sequence; the logits of its last token are in row 0 then,
@@ -161,8 +232,9 @@ class Run {
   D& drafter_;
   Room room_;
   Continuation text_;
-  std::vector<Token> drafts_;  // fed behind the sequence, and not yet rejected
-  std::vector<Token> fed_;     // the last token and those
+  std::vector<std::vector<Token>> paths_;  // drafts fed behind the sequence, not yet rejected
+  std::vector<S> forks_;                   // of the store, for all paths but the first
+  std::vector<Token> fed_;                 // the last token and a path
   model::Batch<S> batch_;
 };
 

@@ -1,0 +1,142 @@
+// examples/support/several.hpp - several answers to one prompt: samples of the model's
+// distribution, or its most probable texts.
+//
+// Depends on  decoding/{beam,samples}.hpp, io/text_stream.hpp,
+// support/{command_line,options,store}.hpp Tested by   tests/examples/agreements.cmake,
+// tests/examples/refusals.cmake
+#pragma once
+
+#include <decant/core/thread_pool.hpp>
+#include <decant/decoding/beam.hpp>
+#include <decant/decoding/samples.hpp>
+#include <decant/decoding/stop.hpp>
+#include <decant/io/text_stream.hpp>
+#include <decant/io/tokenizer.hpp>
+#include <decant/model/decoder.hpp>
+
+#include "support/command_line.hpp"
+#include "support/options.hpp"
+#include "support/store.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <limits>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace examples {
+
+struct SeveralOptions {
+  Index samples = 1;
+  Index beams = 0;  // 0: none are searched
+  double length_penalty = 1;
+
+  bool wanted() const { return samples > 1 || beams > 0; }
+};
+
+inline void add_several(CommandLine& command, SeveralOptions& options) {
+  add_number(command, "--samples", options.samples, "answers to the prompt (1)", 1, 256);
+  auto beams = add_number(command, "--beams", options.beams,
+                          "the most probable texts, by a search this wide", 1, 256);
+  constexpr double kMost = std::numeric_limits<double>::max();
+  add_number(command, "--length-penalty", options.length_penalty,
+             "of beams: above 0 long answers gain (1)", -kMost, kMost)
+      .needs(beams);
+}
+
+// What they are made of.
+struct Ground {
+  const decant::io::Tokenizer& tokenizer;
+  const decant::model::Decoder& decoder;
+  std::span<const decant::Token> prompt;
+  const std::vector<std::string>& stops;
+  const decant::decoding::GenerateOptions& generate;
+};
+
+namespace detail {
+
+inline decant::model::Workspace workspace_for(const Ground& ground, Index answers,
+                                              decant::Executor& executor) {
+  return {ground.decoder.config(),
+          {.rows = std::max<Index>(answers, 64), .logit_rows = answers, .sequences = answers},
+          executor};
+}
+
+// A text up to its first stop string.
+class Answer {
+ public:
+  explicit Answer(const Ground& ground)
+      : stream_(ground.tokenizer, ground.prompt), stops_(ground.stops) {}
+
+  // False once a stop string has come.
+  bool push(decant::Token token) {
+    text_ += stops_.push(stream_.push(token));
+    return !stops_.stopped();
+  }
+  std::string finish() { return text_ + stops_.push(stream_.finish()) + stops_.finish(); }
+
+ private:
+  decant::io::TextStream stream_;
+  decant::decoding::StopText stops_;
+  std::string text_;
+};
+
+template <class Store>
+std::vector<std::string> samples(const Ground& ground, Index count, Store& store,
+                                 decant::Executor& executor) {
+  auto workspace = workspace_for(ground, count, executor);
+  std::vector<Answer> answers;
+  for (Index at = 0; at < count; ++at) answers.emplace_back(ground);
+  const auto sink = [&](Index at, decant::Token token) {
+    return answers[static_cast<std::size_t>(at)].push(token);
+  };
+  generate_samples(ground.decoder, store, workspace, ground.prompt, ground.generate, count, sink);
+  std::vector<std::string> texts;
+  for (Answer& answer : answers) texts.push_back(answer.finish());
+  return texts;
+}
+
+template <class Store>
+std::vector<std::string> beams(const Ground& ground, const SeveralOptions& options, Store& store,
+                               decant::Executor& executor) {
+  auto workspace = workspace_for(ground, options.beams, executor);
+  const decant::decoding::BeamOptions search = {.beams = options.beams,
+                                                .answers = options.samples,
+                                                .max_new_tokens = ground.generate.max_new_tokens,
+                                                .length_penalty = options.length_penalty,
+                                                .end_tokens = ground.generate.stop.end_tokens};
+  std::vector<std::string> texts;
+  for (const auto& answer : beam_search(ground.decoder, store, workspace, ground.prompt, search)) {
+    decant::io::TextStream stream(ground.tokenizer, ground.prompt);
+    std::string& text = texts.emplace_back();
+    for (decant::Token token : answer.tokens) text += stream.push(token);
+    text += stream.finish();
+  }
+  return texts;
+}
+
+}  // namespace detail
+
+// The answers, in pages that they share as far as they agree; of beams the best first.
+inline std::vector<std::string> several(const SeveralOptions& options, const StoreOptions& store,
+                                        const Ground& ground, Index threads) {
+  namespace kv = decant::kv;
+  decant::expects<UsageError>(store.kind != "ring",
+                              "--store: several answers need pages, which a ring has not");
+  decant::expects<UsageError>(store.formats.keys == store.formats.values,
+                              "--cache-type: ", name(store.formats), " is for a contiguous store");
+  decant::ThreadPool pool(threads);
+  return decant::codec::visit_cache(store.formats.keys, [&]<class C>(C) {
+    const Index tokens = std::ssize(ground.prompt) + ground.generate.max_new_tokens;
+    const Index pages = decant::ceil_div(tokens, store.page_tokens) + 1;
+    // Old and new beams are there together for a moment.
+    const Index most = std::max(options.samples + 1, 2 * options.beams);
+    kv::PagePool<C> memory(ground.decoder.config().geometry(), pages * most, store.page_tokens);
+    kv::Paged<C> sequence(memory);
+    return options.beams > 0 ? detail::beams(ground, options, sequence, pool)
+                             : detail::samples(ground, options.samples, sequence, pool);
+  });
+}
+
+}  // namespace examples

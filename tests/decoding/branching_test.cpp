@@ -1,0 +1,195 @@
+// tests/decoding/branching_test.cpp - guesses in several ways: the tokens and rows of a run
+// without.
+#include "decoding/models.hpp"
+#include "law/models.hpp"
+
+#include <decant/codec/plain.hpp>
+#include <decant/codec/scaled.hpp>
+#include <decant/decoding/branching.hpp>
+#include <decant/decoding/generate.hpp>
+#include <decant/kv/paged.hpp>
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <random>
+#include <span>
+#include <stdexcept>
+#include <vector>
+
+namespace decant::decoding {
+namespace {
+
+using Path = std::vector<Token>;
+
+// Knows what will come, and says it in one of its ways, or in part.
+struct Oracle {
+  Path whole;
+  Index paths = 3;
+  Index right = 4;  // guesses of the right way that are right
+  std::mt19937 random{7};
+  std::vector<Path> said = {};
+
+  std::span<const Path> propose_paths(const History& history, Index most) {
+    said.assign(static_cast<std::size_t>(paths), {});
+    const auto good = static_cast<std::size_t>(random() % static_cast<unsigned long>(paths));
+    for (std::size_t path = 0; path < said.size(); ++path) {
+      // Ways part at different places.
+      const Index same = path == good ? right : static_cast<Index>(random() % 3);
+      for (Index at = 0; at < most + 1; ++at) {  // one more than is wanted
+        const std::size_t place = history.tokens.size() + static_cast<std::size_t>(at);
+        if (place >= whole.size()) break;
+        const Token token = whole[place];
+        said[path].push_back(at < same ? token : (token + 1 + static_cast<Token>(path)) % 41);
+      }
+    }
+    return said;
+  }
+};
+
+template <class C>
+class Branching : public testing::Test {
+ protected:
+  using Store = kv::Paged<C>;
+
+  Branching()
+      : decoder_(trial::decoder_of(trial::llama())),
+        prompt_(trial::random_tokens(decoder_.config(), 21, 4)),
+        pool_(decoder_.config().geometry(), 60, 16),
+        workspace_(decoder_.config(), {.rows = 24, .logit_rows = 20, .sequences = 4}) {
+    options_.max_new_tokens = 50;
+    options_.log_probabilities = 1;
+  }
+
+  template <class D>
+  Generation run(Store& store, D& drafter) {
+    return generate(
+        decoder_, store, workspace_, prompt_, options_, [](Token) { return true; }, drafter);
+  }
+  // All keys and values of a store, as they are read back.
+  static std::vector<float> rows_of(const Store& store) {
+    const kv::Geometry& geometry = store.geometry();
+    const auto key_dim = static_cast<std::size_t>(geometry.key_dim);
+    std::vector<float> all, row(key_dim + static_cast<std::size_t>(geometry.value_dim));
+    for (Index layer = 0; layer < geometry.layers; ++layer) {
+      for (Index head = 0; head < geometry.heads; ++head) {
+        for (Position at = 0; at < store.end(); ++at) {
+          store.get(layer, head, at, std::span(row).first(key_dim),
+                    std::span(row).subspan(key_dim));
+          all.insert(all.end(), row.begin(), row.end());
+        }
+      }
+    }
+    return all;
+  }
+
+  model::Decoder decoder_;
+  Path prompt_;
+  kv::PagePool<C> pool_;
+  model::Workspace workspace_;
+  GenerateOptions options_;
+};
+using BranchingCodecs = testing::Types<codec::F32, codec::BF16, codec::Int8>;
+TYPED_TEST_SUITE(Branching, BranchingCodecs);
+
+TYPED_TEST(Branching, GivesTheTokensAndRowsOfARunWithoutGuesses) {
+  for (double temperature : {0.0, 1.1}) {
+    this->options_.sampler = {.temperature = temperature, .seed = 3};
+    typename TestFixture::Store plain(this->pool_);
+    NoDrafts none;
+    const Generation expected = this->run(plain, none);
+    Path whole = this->prompt_;
+    whole.insert(whole.end(), expected.tokens.begin(), expected.tokens.end());
+    for (Index paths : {1, 2, 4}) {
+      for (Index right : {0, 1, 3, 9}) {
+        Oracle oracle{.whole = whole, .paths = paths, .right = right};
+        typename TestFixture::Store store(this->pool_);
+        const Generation found = this->run(store, oracle);
+        EXPECT_EQ(found.tokens, expected.tokens);
+        EXPECT_EQ(found.reason, expected.reason);
+        for (std::size_t at = 0; at < found.tokens.size(); ++at) {
+          EXPECT_EQ(found.log_probabilities[at].taken, expected.log_probabilities[at].taken);
+        }
+        EXPECT_TRUE(trial::same_bits(this->rows_of(plain), this->rows_of(store)));
+        const Statistics& statistics = found.statistics;
+        EXPECT_GT(statistics.proposed_tokens, 0);
+        EXPECT_LE(statistics.accepted_tokens, statistics.proposed_tokens);
+        // Every step but the last ones gives as many tokens as are right, and one more.
+        if (right == 3) {
+          EXPECT_GE(statistics.accepted_tokens, 30) << paths << " paths";
+        }
+      }
+    }
+    EXPECT_EQ(this->pool_.used_pages(), std::ssize(plain.pages()));  // no fork is left
+  }
+}
+
+using BranchingF32 = Branching<codec::F32>;
+
+TEST_F(BranchingF32, LeavesTheRightRowsWhereASinkThrowsOnAnotherPath) {
+  options_.log_probabilities = {};
+  Store plain(pool_);
+  NoDrafts none;
+  const Generation expected = run(plain, none);
+  Path whole = prompt_;
+  whole.insert(whole.end(), expected.tokens.begin(), expected.tokens.end());
+  const auto rows = rows_of(plain);
+  for (Index last = 1; last < 12; ++last) {
+    Oracle oracle{.whole = whole};
+    Store store(pool_);
+    Index seen = 0;
+    const auto sink = [&](Token) {
+      if (++seen == last) throw std::runtime_error("enough");
+      return true;
+    };
+    EXPECT_THROW(generate(decoder_, store, workspace_, prompt_, options_, sink, oracle),
+                 std::runtime_error);
+    EXPECT_EQ(store.end(), std::ssize(prompt_) + last - 1);
+    plain.rewind(store.end());
+    EXPECT_TRUE(trial::same_bits(rows_of(plain), rows_of(store)));
+    plain = Store(pool_);
+    run(plain, none);
+  }
+  EXPECT_TRUE(trial::same_bits(rows, rows_of(plain)));
+}
+
+TEST_F(BranchingF32, DoesWithoutGuessesWhereThePoolIsFull) {
+  Store plain(pool_);
+  NoDrafts none;
+  const Generation expected = run(plain, none);
+  kv::PagePool<codec::F32> small(decoder_.config().geometry(), 5, 16);
+  Path whole = prompt_;
+  whole.insert(whole.end(), expected.tokens.begin(), expected.tokens.end());
+  Oracle oracle{.whole = whole};
+  Store store(small);
+  EXPECT_EQ(run(store, oracle).tokens, expected.tokens);
+  EXPECT_EQ(small.used_pages(), std::ssize(store.pages()));
+}
+
+TEST_F(BranchingF32, RefusesRejection) {
+  options_.verification = Verification::rejection;
+  BranchingNgramDrafter drafter;
+  Store store(pool_);
+  EXPECT_THROW(run(store, drafter), std::invalid_argument);
+  EXPECT_EQ(store.end(), 0);
+}
+
+TEST(BranchingNgram, GuessesWhatFollowedBefore) {
+  BranchingNgramDrafter drafter({.paths = 3, .most = 2, .longest = 2, .shortest = 1});
+  const Path text = {1, 2, 3, 9, 1, 2, 4, 8, 7, 2, 5, 6, 1, 2};
+  const auto paths = drafter.propose_paths({text, 0}, 8);
+  ASSERT_EQ(paths.size(), 3u);
+  EXPECT_EQ(paths[0], (Path{4, 8}));  // what followed 1 2 last
+  EXPECT_EQ(paths[1], (Path{3, 9}));
+  EXPECT_EQ(paths[2], (Path{5, 6}));  // what followed 2
+  EXPECT_EQ(drafter.propose_paths({text, 0}, 1)[0], (Path{4}));
+  const Path fresh = {1, 2, 3};
+  EXPECT_TRUE(drafter.propose_paths({fresh, 0}, 8).empty());
+  EXPECT_THROW(BranchingNgramDrafter({.paths = 0}), std::invalid_argument);
+  EXPECT_THROW(BranchingNgramDrafter({.most = 0}), std::invalid_argument);
+  EXPECT_THROW(BranchingNgramDrafter({.longest = 1, .shortest = 2}), std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace decant::decoding
