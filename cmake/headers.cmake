@@ -41,6 +41,7 @@ set(DECANT_HEADERS
   include/decant/kv/paged.hpp
   include/decant/kv/panel.hpp
   include/decant/kv/prefix.hpp
+  include/decant/kv/prefix_summary.hpp
   include/decant/kv/prefix_tree.hpp
   include/decant/kv/ring.hpp
   include/decant/attention/attend.hpp

@@ -76,6 +76,7 @@
 #include <decant/kv/paged.hpp>
 #include <decant/kv/panel.hpp>
 #include <decant/kv/prefix.hpp>
+#include <decant/kv/prefix_summary.hpp>
 #include <decant/kv/prefix_tree.hpp>
 #include <decant/kv/ring.hpp>
 #include <decant/model/batch.hpp>

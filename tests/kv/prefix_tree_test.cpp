@@ -3,6 +3,7 @@
 #include <decant/kv/prefix_tree.hpp>
 
 #include "kv/stores.hpp"
+#include "kv/tokens.hpp"
 
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
@@ -27,14 +28,9 @@ using kv::PrefixSpace;
 using kv::PrefixTree;
 using trial::holds;
 using trial::kStoreGeometry;
+using trial::tokens_from;
 
 using Tokens = std::vector<Token>;
-
-Tokens tokens_from(Token first, Index count) {
-  Tokens tokens;
-  for (Index i = 0; i < count; ++i) tokens.push_back(first + static_cast<Token>(i));
-  return tokens;
-}
 
 // Rows of a sequence: a token's row stands for all that lies before it, as keys and values do.
 class Rows {
