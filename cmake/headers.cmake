@@ -78,6 +78,7 @@ set(DECANT_HEADERS
   include/decant/decoding/job.hpp
   include/decant/decoding/run.hpp
   include/decant/decoding/rejection.hpp
+  include/decant/decoding/router.hpp
   include/decant/decoding/beam.hpp
   include/decant/decoding/candidates.hpp
   include/decant/decoding/log_probabilities.hpp

@@ -48,6 +48,7 @@
 #include <decant/decoding/penalties.hpp>
 #include <decant/decoding/rejection.hpp>
 #include <decant/decoding/request.hpp>
+#include <decant/decoding/router.hpp>
 #include <decant/decoding/run.hpp>
 #include <decant/decoding/sampler.hpp>
 #include <decant/decoding/samples.hpp>
