@@ -57,8 +57,8 @@ Option CommandLine::add_nonempty_text(const std::string& name, std::string& valu
   });
 }
 
-void CommandLine::add_flag(const std::string& name, bool& value, const std::string& about) {
-  app_->add_flag(name, value, about);
+Option CommandLine::add_flag(const std::string& name, bool& value, const std::string& about) {
+  return Option(app_->add_flag(name, value, about));
 }
 
 int CommandLine::run(int argc, char** argv, const std::function<void()>& body) {

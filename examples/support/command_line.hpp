@@ -68,7 +68,7 @@ class CommandLine {
   Option add_text(const std::string& name, std::string& value, const std::string& about);
   Option add_nonempty_text(const std::string& name, std::string& value, const std::string& about,
                            const std::string& form = "TEXT");
-  void add_flag(const std::string& name, bool& value, const std::string& about);
+  Option add_flag(const std::string& name, bool& value, const std::string& about);
 
   // Reads the arguments and runs `body`; the value is what main returns.
   int run(int argc, char** argv, const std::function<void()>& body);

@@ -60,6 +60,7 @@ class Cost {
   double output_weights() const noexcept {
     return number(config_.vocabulary) * number(config_.width);
   }
+  double weight_bytes() const noexcept { return weight_bytes_; }
 
   // `rows` tokens of a prompt behind `cached` ones, with the logits of the last.
   Work prefill(Index rows, Index cached = 0) const {
