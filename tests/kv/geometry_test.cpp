@@ -59,6 +59,13 @@ static_assert(kOdd.panel_bytes<Int4>() == (4 + 16) * 16 + 2 * 16 * 4);       // 
 static_assert(kLlama70B.bytes<Int4>(16) == 80 * 8 * 16 * 2 * (64 + 4 * 4));  // a scale for 32
 static_assert(kLlama70B.payload_bytes<Int4>(1) == 80 * 8 * 2 * (64 + 4 * 4));
 static_assert(kOdd.payload_bytes<Int4>(1) == 3 * 5 * (4 + 4 + 16 + 4));
+// A key of 32 numbers, and of others, with a scale for each 32 that it has or begins.
+constexpr Index int4_key_bytes(Index dim) {
+  return Geometry{1, 1, dim, 32}.payload_bytes<Int4>(1) - 20;
+}
+static_assert(int4_key_bytes(32) == 20 && int4_key_bytes(64) == 40 && int4_key_bytes(80) == 52 &&
+              int4_key_bytes(96) == 60 && int4_key_bytes(128) == 80);
+static_assert(int4_key_bytes(1) == 5 && int4_key_bytes(33) == 25 && int4_key_bytes(65) == 45);
 static_assert(kLlama70B.bytes<FP8E4M3>(16) == 80 * 8 * 16 * (128 + 4 + 128 + 4));
 static_assert(kOdd.bytes<F32>(33) == 3 * 5 * 3 * 39 * 16 * 4);
 static_assert(kOdd.bytes<BF16>(33) == 3 * 5 * 3 * 40 * 16 * 2);
@@ -100,6 +107,7 @@ TEST(Geometry, SaysWhatAStoreAllocates) {
     expect_bytes_allocated<F16>(geometry);
     expect_bytes_allocated<Int8>(geometry);
     expect_bytes_allocated<FP8E4M3>(geometry);
+    expect_bytes_allocated<Int4>(geometry);
   }
 }
 

@@ -2,6 +2,7 @@
 #include "kv/stores.hpp"
 
 #include <decant/codec/plain.hpp>
+#include <decant/codec/scaled.hpp>
 #include <decant/kv/contiguous.hpp>
 #include <decant/kv/interchange.hpp>
 #include <decant/kv/paged.hpp>
@@ -9,7 +10,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cstddef>
 #include <numeric>
+#include <span>
 #include <stdexcept>
 #include <vector>
 
@@ -79,10 +82,12 @@ TEST(Interchange, LaysHeadsOneBehindTheOther) {
 
 template <class C>
 class InterchangeOf : public testing::Test {};
-using Codecs = testing::Types<codec::F32, codec::BF16, codec::F16>;
-TYPED_TEST_SUITE(InterchangeOf, Codecs);
+using ExchangedCodecs = testing::Types<codec::F32, codec::BF16, codec::F16, codec::Int8,
+                                       codec::Int4, codec::FP8E4M3, codec::FP8E5M2>;
+TYPED_TEST_SUITE(InterchangeOf, ExchangedCodecs);
 
-// Out of pages into a ring that writes over what it has, and out of that.
+// Out of pages into a ring that writes over what it has, and out of that: what was rounded once is
+// not rounded again, nor is its scale.
 TYPED_TEST(InterchangeOf, GoesFromStoreToStore) {
   const std::vector<Index> ids = numbered(200);
   kv::PagePool<TypeParam> pool(kArrayGeometry, 13, 16);
@@ -106,6 +111,16 @@ TYPED_TEST(InterchangeOf, GoesFromStoreToStore) {
   kv::append(rest, std::span<const kv::SequenceArrays<const float>>(last_views), {0, last.tokens});
   EXPECT_TRUE(trial::holds(rest, std::span(ids).subspan(static_cast<std::size_t>(ring.begin(0)))));
   EXPECT_THROW(arrays.fill(ring, {ring.begin(0) - 1, 200}), std::invalid_argument);
+}
+
+TEST(Interchange, OfNoTokensChangesNothing) {
+  kv::Contiguous<codec::Int4> store(kArrayGeometry, 20);
+  const Arrays arrays(5);
+  const auto views = arrays.views();
+  kv::append(store, std::span<const kv::SequenceArrays<const float>>(views), {3, 3});
+  EXPECT_EQ(store.end(), 0);
+  trial::append(store, numbered(20));
+  EXPECT_TRUE(trial::holds(store, numbered(20)));
 }
 
 TEST(Interchange, RefusesWhatIsNotThere) {

@@ -8,6 +8,9 @@
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
 
+#include <algorithm>
+#include <array>
+#include <cstddef>
 #include <limits>
 #include <set>
 #include <span>
@@ -260,6 +263,79 @@ TEST(Paged, GivesItsPagesBackWhenItGoes) {
     EXPECT_EQ(pool.used_pages(), 2);
   }
   EXPECT_EQ(pool.free_pages(), 4);
+}
+
+// No free page is too far from another: a sequence takes them as they come, and none is moved.
+TEST(Paged, TakesPagesWhereverTheyAreFree) {
+  constexpr Index kPages = 64;
+  PagePool<Int8, BF16> pool(kStoreGeometry, kPages, 16);
+  std::vector<Paged<Int8, BF16>> short_ones;
+  for (Index n = 0; n < kPages; ++n) {
+    short_ones.emplace_back(pool);
+    append(short_ones.back(), ids_from(100 * n, 16));
+  }
+  for (Index n = 0; n < kPages; n += 2) short_ones[static_cast<std::size_t>(n)].rewind(0);
+  EXPECT_EQ(pool.free_pages(), kPages / 2);
+  Paged<Int8, BF16> one(pool);
+  append(one, ids_from(9000, 16 * kPages / 2));
+  EXPECT_EQ(pool.free_pages(), 0);
+  EXPECT_TRUE(holds(one, ids_from(9000, 16 * kPages / 2)));
+  for (Index n = 1; n < kPages; n += 2) {
+    ASSERT_TRUE(holds(short_ones[static_cast<std::size_t>(n)], ids_from(100 * n, 16))) << n;
+  }
+}
+
+// What a page holds, of all layers and heads.
+template <class K, class V>
+std::vector<std::byte> bytes_of(const PagePool<K, V>& pool, kv::PageId page) {
+  std::vector<std::byte> bytes;
+  const Index size = pool.layout().bytes() * pool.page_tokens() / 16;
+  trial::for_heads(pool.geometry(), [&](Index layer, Index head) {
+    const std::byte* from = pool.page(page, layer, head);
+    bytes.insert(bytes.end(), from, from + size);
+  });
+  return bytes;
+}
+
+// Four pages in use, the second of which has three rows and a fork, which goes on in the third.
+template <class K, class V>
+void expect_one_page_copied(const kv::Geometry& geometry) {
+  PagePool<K, V> pool(geometry, 4, 16);
+  for (kv::PageId page = 0; page < 4; ++page) {
+    ASSERT_EQ(pool.take(), page);
+    trial::for_heads(geometry, [&](Index layer, Index head) {
+      std::fill_n(pool.page(page, layer, head), pool.layout().bytes(), std::byte(0x11 + page));
+    });
+  }
+  pool.release(1);
+  Paged<K, V> origin(pool);
+  append(origin, ids_from(0, 3));
+  ASSERT_EQ(origin.pages()[0], 1);
+  pool.release(2);
+  constexpr std::array<kv::PageId, 3> kOthers = {0, 1, 3};
+  std::vector<std::vector<std::byte>> before;
+  for (const kv::PageId page : kOthers) before.push_back(bytes_of(pool, page));
+  Paged<K, V> fork = origin.fork();
+  append(fork, ids_from(70, 1));
+  ASSERT_EQ(fork.pages()[0], 2);
+  for (std::size_t n = 0; n < kOthers.size(); ++n) {
+    EXPECT_EQ(bytes_of(pool, kOthers[n]), before[n]) << "page " << kOthers[n];
+  }
+  EXPECT_TRUE(holds(origin, ids_from(0, 3)));
+  std::vector<Index> ids = ids_from(0, 3);
+  ids.push_back(70);
+  EXPECT_TRUE(holds(fork, ids));
+  pool.release(0);
+  pool.release(3);
+}
+
+TEST(Paged, CopiesOnePageAndTouchesNoOther) {
+  for (const kv::Geometry& geometry : {kStoreGeometry, trial::kWideGeometry}) {
+    expect_one_page_copied<F32, F32>(geometry);
+    expect_one_page_copied<Int8, BF16>(geometry);
+    expect_one_page_copied<codec::Int4, codec::Int4>(geometry);
+    expect_one_page_copied<codec::F16, codec::Int4>(geometry);
+  }
 }
 
 TEST(Paged, CountsItsBytesInPages) {

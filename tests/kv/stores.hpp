@@ -17,6 +17,9 @@ namespace decant::trial {
 
 inline constexpr kv::Geometry kStoreGeometry = {
     .layers = 2, .heads = 3, .key_dim = 7, .value_dim = 18};
+// Rows of several groups of 32, of which the last is part-filled.
+inline constexpr kv::Geometry kWideGeometry = {
+    .layers = 2, .heads = 2, .key_dim = 71, .value_dim = 45};
 
 // Keys in one format and values in another, for typed tests.
 template <codec::Codec K, codec::Codec V>
@@ -32,9 +35,10 @@ struct StoredRow {
 };
 
 // The row of one layer and head of token number `id`.
-inline StoredRow row_of(Index id, Index layer, Index head) {
+inline StoredRow row_of(Index id, Index layer, Index head,
+                        const kv::Geometry& geometry = kStoreGeometry) {
   const auto seed = static_cast<std::uint64_t>(1 + (id * 8 + layer) * 8 + head);
-  return {noisy(kStoreGeometry.key_dim, 2 * seed), noisy(kStoreGeometry.value_dim, 2 * seed + 1)};
+  return {noisy(geometry.key_dim, 2 * seed), noisy(geometry.value_dim, 2 * seed + 1)};
 }
 
 // What a row becomes in a store: rounded, and its scales with it.
@@ -54,17 +58,21 @@ std::vector<float> stored(std::vector<float> numbers) {
 }
 
 template <class F>
-void for_heads(F&& visit) {
-  for (Index layer = 0; layer < kStoreGeometry.layers; ++layer) {
-    for (Index head = 0; head < kStoreGeometry.heads; ++head) visit(layer, head);
+void for_heads(const kv::Geometry& geometry, F&& visit) {
+  for (Index layer = 0; layer < geometry.layers; ++layer) {
+    for (Index head = 0; head < geometry.heads; ++head) visit(layer, head);
   }
+}
+template <class F>
+void for_heads(F&& visit) {
+  for_heads(kStoreGeometry, visit);
 }
 
 template <kv::Store S>
 void put_rows(S& store, std::span<const Index> ids) {
   for (std::size_t i = 0; i < ids.size(); ++i) {
-    for_heads([&](Index layer, Index head) {
-      const StoredRow row = row_of(ids[i], layer, head);
+    for_heads(store.geometry(), [&](Index layer, Index head) {
+      const StoredRow row = row_of(ids[i], layer, head, store.geometry());
       store.put(layer, head, store.end() + static_cast<Index>(i), row.key, row.value);
     });
   }
@@ -86,9 +94,10 @@ testing::AssertionResult holds(const S& store, std::span<const Index> ids) {
   bool same = true;
   Position odd = 0;
   for (Position at = 0; at < store.end(); ++at) {
-    for_heads([&](Index layer, Index head) {
+    for_heads(store.geometry(), [&](Index layer, Index head) {
       if (at < store.begin(layer)) return;
-      const StoredRow row = row_of(ids[static_cast<std::size_t>(at)], layer, head);
+      const StoredRow row =
+          row_of(ids[static_cast<std::size_t>(at)], layer, head, store.geometry());
       StoredRow held = row;
       store.get(layer, head, at, held.key, held.value);
       const bool equal = held.key == stored<typename S::Keys>(row.key) &&
