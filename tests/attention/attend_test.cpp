@@ -4,6 +4,7 @@
 #include <decant/attention/attend.hpp>
 
 #include "attention/run.hpp"
+#include "kv/stores.hpp"
 #include "law/bits.hpp"
 #include "law/executors.hpp"
 #include "reference/attention.hpp"
@@ -28,8 +29,8 @@ using reference::Matrix;
 using trial::noisy_rows;
 
 // What a store gives back, in the place of what was put.
-template <codec::Codec C>
-void read_back(const kv::Contiguous<C>& store, Matrix& keys, Matrix& values) {
+template <kv::Store S>
+void read_back(const S& store, Matrix& keys, Matrix& values) {
   const kv::Geometry& geometry = store.geometry();
   std::vector<float> key(static_cast<std::size_t>(geometry.key_dim));
   std::vector<float> value(static_cast<std::size_t>(geometry.value_dim));
@@ -50,7 +51,7 @@ struct Shape {
 };
 
 // Keys [0, past + rows), of which the last `rows` have queries.
-template <codec::Codec C>
+template <codec::Codec K, codec::Codec V = K>
 struct Case {
   Case(const Shape& how, Index past_keys, Index row_count)
       : shape(how),
@@ -59,7 +60,7 @@ struct Case {
         queries(noisy_rows(rows, shape.heads * shape.key_dim, 1)),
         keys(noisy_rows(past + rows, shape.kv_heads * shape.key_dim, 2)),
         values(noisy_rows(past + rows, shape.kv_heads * shape.value_dim, 3)),
-        store(trial::store_of<C>(shape.kv_heads, keys, values, past + rows + 35)) {
+        store(trial::store_of<K, V>(shape.kv_heads, keys, values, past + rows + 35)) {
     read_back(store, keys, values);
   }
 
@@ -107,7 +108,7 @@ struct Case {
   Matrix queries;
   Matrix keys;
   Matrix values;
-  kv::Contiguous<C> store;
+  kv::Contiguous<K, V> store;
 };
 
 template <class C>
@@ -159,6 +160,30 @@ TYPED_TEST(AttendTwin, MatchesTheTwinForEveryWindow) {
         trial.expect_twin(how, Causal{window});
       }
     }
+  }
+}
+
+// Keys in one format and values in another.
+template <class Pair>
+class AttendPairs : public testing::Test {};
+using AttendedPairs =
+    testing::Types<trial::Formats<codec::F16, codec::Int8>, trial::Formats<codec::F16, codec::Int4>,
+                   trial::Formats<codec::Int8, codec::F16>,
+                   trial::Formats<codec::Int8, codec::Int4>>;
+TYPED_TEST_SUITE(AttendPairs, AttendedPairs);
+
+TYPED_TEST(AttendPairs, MatchTheTwin) {
+  using PairCase = Case<typename TypeParam::Keys, typename TypeParam::Values>;
+  for (Index key_dim : {1, 7, 33, 65, 128}) {
+    for (Index value_dim : {5, 16, 33, 81, 128}) {
+      SCOPED_TRACE(testing::Message() << "keys of " << key_dim << ", values of " << value_dim);
+      PairCase({.key_dim = key_dim, .value_dim = value_dim}, 20, 4).expect_causal_twin();
+    }
+  }
+  for (Index past : {0, 60, 1020}) {
+    SCOPED_TRACE(testing::Message() << "seven rows behind " << past);
+    PairCase({.heads = 3, .kv_heads = 1, .key_dim = 40, .value_dim = 70}, past, 7)
+        .expect_causal_twin();
   }
 }
 

@@ -5,9 +5,13 @@
 #include "attention/run.hpp"
 #include "reference/model.hpp"
 
+#include <decant/kv/ring.hpp>
+
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <stdexcept>
 #include <vector>
@@ -111,6 +115,67 @@ TEST(Probe, AWindowHoldsTheRowItselfAndThoseBeforeIt) {
       EXPECT_EQ(sets[static_cast<std::size_t>(at)],
                 from_to(std::max<Position>(0, at - window + 1), at + 1))
           << "window " << window << ", position " << at;
+    }
+  }
+}
+
+// The next `rows` rows of a ring: what each sees, where a slot stands for all positions that are
+// its number modulo 64.
+std::vector<Set> next_in_ring(kv::Ring<codec::F32>& ring, Index rows, Position window) {
+  const Position first = ring.end();
+  const Matrix keys = noisy(rows, kKeyDim, 99 + static_cast<std::uint64_t>(first));
+  ring.reserve(rows);
+  for (Index i = 0; i < rows; ++i) {
+    std::vector<float> value(64);
+    value[static_cast<std::size_t>((first + i) % 64)] = 1.0f;
+    ring.put(0, 0, first + i, reference::to_float(keys.row(i)), value);
+  }
+  ring.publish(rows);
+  const auto count = static_cast<std::size_t>(rows);
+  const std::vector<float> queries(count * kKeyDim);
+  trial::Attended result{std::vector<float>(count * 64, trial::kNaN), std::vector<float>(count)};
+  const attention::Sequence<kv::Ring<codec::F32>> sequence = {
+      &ring, first, rows, queries.data(), result.output.data(), result.log_sum_exp.data()};
+  attention::Scratch scratch(ring.geometry(), 1, 1, 1, 64);
+  attention::attend(std::span(&sequence, 1),
+                    {.layer = 0, .heads = 1, .query_stride = kKeyDim, .out_stride = 64},
+                    Causal{window}, attention::Plain{}, scratch, serial_executor());
+  return seen_by(result);
+}
+
+// However tokens come, each row of a ring sees its window, whole: what is written over is not
+// needed any more. Panels of 16 tokens are larger than the first windows.
+TEST(Probe, RowsOfARingSeeTheirWindowHoweverTheyCome) {
+  const std::vector<std::vector<Index>> cuts = {{1},
+                                                {3},
+                                                {4},
+                                                {5},
+                                                {8, 8},
+                                                {16},
+                                                {2, 1, 1, 1, 1, 1, 1},
+                                                {3, 5},
+                                                {7, 1},
+                                                {6, 4, 4, 4},
+                                                {1, 1, 4, 1, 2, 15, 16, 17}};
+  for (const std::vector<Index>& cut : cuts) {
+    for (Position window : {1, 2, 4, 8, 16, 33}) {
+      kv::Ring<codec::F32> ring({1, 1, kKeyDim, 64}, window, std::ranges::max(cut));
+      const Index bytes = ring.bytes();
+      for (std::size_t n = 0; ring.end() < 200; ++n) {
+        const Position first = ring.end();
+        const std::vector<Set> sets = next_in_ring(ring, cut[n % cut.size()], window);
+        for (Position at = first; at < ring.end(); ++at) {
+          Set expected;
+          for (Position key = std::max<Position>(0, at - window + 1); key <= at; ++key) {
+            expected.push_back(key % 64);
+          }
+          std::ranges::sort(expected);
+          ASSERT_EQ(sets[static_cast<std::size_t>(at - first)], expected)
+              << "window " << window << ", position " << at << " of a step of "
+              << cut[n % cut.size()];
+        }
+      }
+      EXPECT_EQ(ring.bytes(), bytes);
     }
   }
 }

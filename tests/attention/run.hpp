@@ -30,8 +30,8 @@ inline reference::Matrix noisy_rows(Index rows, Index columns, std::uint64_t see
 // Writes row i of keys and values to position first + i, of layer 0.
 //
 // Shape    keys [rows, kv_heads * key_dim], values [rows, kv_heads * value_dim]
-template <codec::Codec C>
-void put_rows(kv::Contiguous<C>& store, Position first, const reference::Matrix& keys,
+template <codec::Codec K, codec::Codec V>
+void put_rows(kv::Contiguous<K, V>& store, Position first, const reference::Matrix& keys,
               const reference::Matrix& values) {
   const kv::Geometry& geometry = store.geometry();
   const auto head_of = [](const std::vector<float>& row, Index head, Index dim) {
@@ -49,11 +49,11 @@ void put_rows(kv::Contiguous<C>& store, Position first, const reference::Matrix&
 }
 
 // A store that holds the rows given; every other slot is full of NaN.
-template <codec::Codec C = codec::F32>
-kv::Contiguous<C> store_of(Index kv_heads, const reference::Matrix& keys,
-                           const reference::Matrix& values, Index capacity) {
-  kv::Contiguous<C> store({1, kv_heads, keys.columns / kv_heads, values.columns / kv_heads},
-                          capacity);
+template <codec::Codec K = codec::F32, codec::Codec V = K>
+kv::Contiguous<K, V> store_of(Index kv_heads, const reference::Matrix& keys,
+                              const reference::Matrix& values, Index capacity) {
+  kv::Contiguous<K, V> store({1, kv_heads, keys.columns / kv_heads, values.columns / kv_heads},
+                             capacity);
   reference::Matrix poison_keys(capacity, keys.columns);
   reference::Matrix poison_values(capacity, values.columns);
   for (auto* poison : {&poison_keys, &poison_values}) {
@@ -73,29 +73,30 @@ struct Attended {
 };
 
 // One sequence of a call: its row 0 stands at `first`.
-template <codec::Codec C>
+template <codec::Codec K, codec::Codec V = K>
 struct Question {
-  const kv::Contiguous<C>* store;
+  const kv::Contiguous<K, V>* store;
   Position first;
   reference::Matrix queries;  // [rows, heads * key_dim]
 };
 
 // All sequences in one call. Outputs start as NaN, so what is not written shows.
-template <codec::Codec C, attention::Mask M, attention::Score F = attention::Plain>
-std::vector<Attended> attend(const std::vector<Question<C>>& questions, Index heads, double scale,
-                             const M& mask, const F& transform = {},
+template <codec::Codec K, codec::Codec V = K, attention::Mask M,
+          attention::Score F = attention::Plain>
+std::vector<Attended> attend(const std::vector<Question<K, V>>& questions, Index heads,
+                             double scale, const M& mask, const F& transform = {},
                              Executor& executor = serial_executor(), const float* sinks = nullptr) {
   const kv::Geometry& geometry = questions.front().store->geometry();
   const float nan = std::numeric_limits<float>::quiet_NaN();
   std::vector<std::vector<float>> queries;
   std::vector<Attended> results;
-  for (const Question<C>& question : questions) {
+  for (const Question<K, V>& question : questions) {
     queries.push_back(reference::to_float(question.queries.cells));
     const auto outputs = static_cast<std::size_t>(question.queries.rows * heads);
     results.push_back({std::vector(outputs * static_cast<std::size_t>(geometry.value_dim), nan),
                        std::vector(outputs, nan)});
   }
-  std::vector<attention::Sequence<kv::Contiguous<C>>> sequences;
+  std::vector<attention::Sequence<kv::Contiguous<K, V>>> sequences;
   for (std::size_t i = 0; i < questions.size(); ++i) {
     sequences.push_back({questions[i].store, questions[i].first, questions[i].queries.rows,
                          queries[i].data(), results[i].output.data(),
@@ -108,17 +109,17 @@ std::vector<Attended> attend(const std::vector<Question<C>>& questions, Index he
                                       .out_stride = heads * geometry.value_dim,
                                       .sinks = sinks};
   attention::Scratch scratch(geometry, heads, executor.threads(), std::ssize(sequences), 4096);
-  attention::attend(std::span<const attention::Sequence<kv::Contiguous<C>>>(sequences), problem,
+  attention::attend(std::span<const attention::Sequence<kv::Contiguous<K, V>>>(sequences), problem,
                     mask, transform, scratch, executor);
   return results;
 }
 
 // The same for one sequence.
-template <codec::Codec C, attention::Mask M, attention::Score F = attention::Plain>
-Attended attend(const kv::Contiguous<C>& store, Position first, const reference::Matrix& queries,
+template <codec::Codec K, codec::Codec V, attention::Mask M, attention::Score F = attention::Plain>
+Attended attend(const kv::Contiguous<K, V>& store, Position first, const reference::Matrix& queries,
                 Index heads, double scale, const M& mask, const F& transform = {},
                 Executor& executor = serial_executor(), const float* sinks = nullptr) {
-  const std::vector<Question<C>> one = {{&store, first, queries}};
+  const std::vector<Question<K, V>> one = {{&store, first, queries}};
   return attend(one, heads, scale, mask, transform, executor, sinks).front();
 }
 

@@ -1,4 +1,5 @@
 // tests/law/cuts_test.cpp - decoding, recomputing and any cut of a prompt give the same bits.
+#include "kv/stores.hpp"
 #include "law/models.hpp"
 
 #include <gtest/gtest.h>
@@ -23,24 +24,24 @@ const std::vector<std::size_t> kLengths = {1,  15, 16,  17,   63,   64,   65,
 class Cuts : public testing::TestWithParam<std::tuple<Family, codec::Type, codec::Type>> {};
 
 // Tokens and what they give one by one; `chunked` feeds them in another way.
-template <class C>
+template <class K, class V>
 class Prompt {
  public:
   Prompt(const model::Decoder& decoder, Index length)
       : decoder_(decoder),
         tokens_(trial::random_tokens(decoder.config(), length, 1)),
-        expected_(trial::decoded<C>(decoder, tokens_)) {}
+        expected_(trial::decoded<K, V>(decoder, tokens_)) {}
 
   Index length() const { return std::ssize(tokens_); }
 
   template <class Size>
   void expect_same_in_chunks(Size&& size) const {
-    Runner<C> chunked(decoder_, length());
+    Runner<K, V> chunked(decoder_, length());
     EXPECT_TRUE(trial::same_rows(expected_, chunked.feed_in_chunks(tokens_, size)));
   }
 
   void expect_same_recomputed(std::size_t length) const {
-    Runner<C> fresh(decoder_, static_cast<Index>(length));
+    Runner<K, V> fresh(decoder_, static_cast<Index>(length));
     const Rows last = fresh.feed(std::span(tokens_).first(length), model::Logits::last);
     EXPECT_TRUE(trial::same_bits(expected_[length - 1], last.at(0))) << length << " tokens";
   }
@@ -51,9 +52,9 @@ class Prompt {
   Rows expected_;
 };
 
-template <class C>
+template <class K, class V = K>
 void expect_every_cut_equal(const model::Decoder& decoder, Index length) {
-  const Prompt<C> prompt(decoder, length);
+  const Prompt<K, V> prompt(decoder, length);
   prompt.expect_same_in_chunks([](Index left) { return left; });
   for (std::size_t prefix : kLengths) {
     if (static_cast<Index>(prefix) <= length) prompt.expect_same_recomputed(prefix);
@@ -96,5 +97,21 @@ INSTANTIATE_TEST_SUITE_P(
                      testing::Values(codec::Type::f32, codec::Type::bf16, codec::Type::f16),
                      testing::Values(codec::Type::f32, codec::Type::bf16, codec::Type::f16)),
     name_of);
+
+// Keys in one format and values in another.
+template <class Pair>
+class PairCuts : public testing::Test {};
+using CutPairs =
+    testing::Types<trial::Formats<codec::F16, codec::Int8>, trial::Formats<codec::F16, codec::Int4>,
+                   trial::Formats<codec::Int8, codec::F16>,
+                   trial::Formats<codec::Int8, codec::Int4>,
+                   trial::Formats<codec::Int4, codec::Int4>>;
+TYPED_TEST_SUITE(PairCuts, CutPairs);
+
+TYPED_TEST(PairCuts, GiveTheBitsOfDecodingTokenByToken) {
+  const model::Decoder decoder = trial::decoder_of(trial::wide_heads());
+  expect_every_cut_equal<typename TypeParam::Keys, typename TypeParam::Values>(
+      decoder, trial::kSlowBuild ? 40 : 131);
+}
 
 }  // namespace

@@ -101,6 +101,17 @@ inline Family streaming() {
   return family;
 }
 
+// Heads of several groups of 32 numbers, of which the last is part-filled.
+inline Family wide_heads() {
+  Family family{"WideHeads", small_config(), {}};
+  family.config.heads = 4;
+  family.config.kv_heads = 2;
+  family.config.key_dim = 71;
+  family.config.value_dim = 45;
+  family.config.rope->rotary_dim = 70;
+  return family;
+}
+
 inline std::vector<Family> families() { return {llama(), windowed(), normed_heads(), gpt2()}; }
 
 inline model::Decoder decoder_of(const Family& family, codec::Type weights = codec::Type::f32) {
@@ -132,9 +143,9 @@ inline testing::AssertionResult same_rows(const Rows& expected, const Rows& actu
 }
 
 // A store all of whose slots were used before, for rows that are no numbers.
-template <codec::Codec C>
-kv::Contiguous<C> poisoned_store(const model::Config& config, Index capacity) {
-  kv::Contiguous<C> store(config.geometry(), capacity);
+template <codec::Codec K, codec::Codec V = K>
+kv::Contiguous<K, V> poisoned_store(const model::Config& config, Index capacity) {
+  kv::Contiguous<K, V> store(config.geometry(), capacity);
   const std::vector<float> key(static_cast<std::size_t>(config.key_dim), kNaN);
   const std::vector<float> value(static_cast<std::size_t>(config.value_dim), kNaN);
   store.reserve(capacity);
@@ -149,14 +160,14 @@ kv::Contiguous<C> poisoned_store(const model::Config& config, Index capacity) {
 }
 
 // One sequence with a store and a workspace of its own.
-template <codec::Codec C>
+template <codec::Codec K, codec::Codec V = K>
 class Runner {
  public:
-  using Store = kv::Contiguous<C>;
+  using Store = kv::Contiguous<K, V>;
 
   Runner(const model::Decoder& decoder, Index capacity, Executor& executor = serial_executor())
       : decoder_(decoder),
-        store_(poisoned_store<C>(decoder.config(), capacity)),
+        store_(poisoned_store<K, V>(decoder.config(), capacity)),
         workspace_(decoder.config(), {.rows = capacity, .logit_rows = capacity, .sequences = 1},
                    executor) {}
 
@@ -199,9 +210,9 @@ class Runner {
 };
 
 // The logits of every token, decoded one at a time, alone, on one thread: what all else must equal.
-template <codec::Codec C>
+template <codec::Codec K, codec::Codec V = K>
 Rows decoded(const model::Decoder& decoder, std::span<const Token> tokens) {
-  return Runner<C>(decoder, std::ssize(tokens)).feed_one_by_one(tokens);
+  return Runner<K, V>(decoder, std::ssize(tokens)).feed_one_by_one(tokens);
 }
 
 }  // namespace decant::trial
