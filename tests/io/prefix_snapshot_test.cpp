@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -97,6 +98,34 @@ TEST_F(Prefixes, ComeBackToTreesWithPagesOfAnySize) {
     EXPECT_EQ(tree.pages(), pages);
     EXPECT_EQ(pool.cached_pages(), pages);
   }
+}
+
+// Rows of several scales, in formats that differ or not.
+template <codec::Codec K, codec::Codec V>
+void expect_wide_rows_back() {
+  const trial::Folder folder;
+  const Prompt prompt = prompts()[0];
+  const std::vector<Index> ids = ids_of(prompt);
+  kv::PagePool<K, V> pool(trial::kWideGeometry, 8, 16);
+  kv::PrefixTree<K, V> tree(pool);
+  kv::Paged<K, V> store(pool);
+  trial::append(store, ids);
+  tree.insert(prompt.space, prompt.tokens, store);
+  io::save_prefixes(folder.path() / "wide", tree, "m");
+  for (Index page : {16, 48}) {
+    kv::PagePool<K, V> other(trial::kWideGeometry, 12, page);
+    kv::PrefixTree<K, V> restored(other);
+    io::PrefixSnapshot::open(folder.path() / "wide").restore(restored, "m");
+    const kv::Paged<K, V> found = restored.match(prompt.space, prompt.tokens);
+    EXPECT_EQ(found.end(), 96);
+    EXPECT_TRUE(trial::holds(found, std::span(ids).first(96)));
+  }
+}
+
+TEST(PrefixSnapshot, BringsBackRowsOfSeveralScales) {
+  expect_wide_rows_back<codec::Int4, codec::Int4>();
+  expect_wide_rows_back<Int8, codec::Int4>();
+  expect_wide_rows_back<codec::Int4, BF16>();
 }
 
 // A tree that keeps fewer pages gives up those of no priority, the least recently used first; and

@@ -59,7 +59,7 @@ void fill(S& store, Index count) {
 template <kv::Store A, kv::Store B>
 testing::AssertionResult same_cells(const A& a, const B& b) {
   if (a.end() != b.end()) return testing::AssertionFailure() << a.end() << ", then " << b.end();
-  for (Index layer = 0; layer < kStoreGeometry.layers; ++layer) {
+  for (Index layer = 0; layer < a.geometry().layers; ++layer) {
     const auto from = static_cast<std::size_t>(b.begin(layer) - a.begin(layer));
     const auto same = [from](const auto& x, const auto& y) {
       const auto width = [&](Index numbers) { return from * static_cast<std::size_t>(numbers); };
@@ -68,7 +68,7 @@ testing::AssertionResult same_cells(const A& a, const B& b) {
              std::ranges::equal(std::as_bytes(std::span(x.scales).subspan(width(x.size.scales))),
                                 std::as_bytes(std::span(y.scales)));
     };
-    for (Index head = 0; head < kStoreGeometry.heads; ++head) {
+    for (Index head = 0; head < a.geometry().heads; ++head) {
       const auto one = io::detail::rows_of(a, layer, head);
       const auto other = io::detail::rows_of(b, layer, head);
       if (!same(one.keys, other.keys) || !same(one.values, other.values)) {
@@ -84,32 +84,43 @@ class Snapshots : public testing::Test {};
 using SnapshotPairs =
     testing::Types<Formats<F32, F32>, Formats<BF16, BF16>, Formats<F16, F16>, Formats<Int8, Int8>,
                    Formats<FP8E4M3, FP8E4M3>, Formats<FP8E5M2, FP8E5M2>, Formats<Int8, F16>,
-                   Formats<BF16, Int8>, Formats<Int4, Int4>, Formats<F16, Int4>>;
+                   Formats<BF16, Int8>, Formats<Int4, Int4>, Formats<F16, Int4>,
+                   Formats<Int4, Int8>>;
 TYPED_TEST_SUITE(Snapshots, SnapshotPairs);
 
-TYPED_TEST(Snapshots, BringBackEveryCellToAnyStore) {
-  using K = typename TypeParam::Keys;
-  using V = typename TypeParam::Values;
+// A sequence of `count` tokens, saved and brought back to stores of every kind.
+template <codec::Codec K, codec::Codec V>
+void expect_every_cell_back(const kv::Geometry& geometry, Index count) {
   const trial::Folder folder;
   const auto path = folder.path() / "sequence.decant";
-  for (Index count : {0, 1, 16, 77}) {
-    kv::Contiguous<K, V> saved(kStoreGeometry, 80);
-    fill(saved, count);
-    io::save_snapshot(path, saved, snapshot_tokens(count), "a model");
-    const io::Snapshot snapshot = io::Snapshot::open(path);
-    EXPECT_TRUE(std::ranges::equal(snapshot.tokens(), snapshot_tokens(count)));
-    EXPECT_EQ(snapshot.model(), "a model");
-    kv::Contiguous<K, V> contiguous(kStoreGeometry, 90);
-    snapshot.restore(contiguous, "a model");
-    EXPECT_TRUE(same_cells(saved, contiguous));
-    kv::PagePool<K, V> pool(kStoreGeometry, 3, 48);
-    kv::Paged<K, V> paged(pool);
-    snapshot.restore(paged, "a model");
-    EXPECT_TRUE(same_cells(saved, paged));
-    kv::Ring<K, V> ring(kStoreGeometry, 20, 9);
-    snapshot.restore(ring, "a model");
-    EXPECT_TRUE(same_cells(saved, ring));
-    EXPECT_LE(ring.begin(0), std::max<Position>(0, count - 19));
+  kv::Contiguous<K, V> saved(geometry, 80);
+  fill(saved, count);
+  io::save_snapshot(path, saved, snapshot_tokens(count), "a model");
+  const io::Snapshot snapshot = io::Snapshot::open(path);
+  EXPECT_TRUE(std::ranges::equal(snapshot.tokens(), snapshot_tokens(count)));
+  EXPECT_EQ(snapshot.model(), "a model");
+  kv::Contiguous<K, V> contiguous(geometry, 90);
+  snapshot.restore(contiguous, "a model");
+  EXPECT_EQ(contiguous.capacity(), 90);
+  EXPECT_TRUE(same_cells(saved, contiguous));
+  kv::PagePool<K, V> pool(geometry, 3, 48);
+  kv::Paged<K, V> paged(pool);
+  snapshot.restore(paged, "a model");
+  EXPECT_TRUE(same_cells(saved, paged));
+  kv::Ring<K, V> ring(geometry, 20, 9);
+  snapshot.restore(ring, "a model");
+  EXPECT_TRUE(same_cells(saved, ring));
+  EXPECT_LE(ring.begin(0), std::max<Position>(0, count - 19));
+  std::vector<Index> ids(static_cast<std::size_t>(count));
+  std::iota(ids.begin(), ids.end(), Index{0});
+  EXPECT_TRUE(trial::holds(contiguous, ids));
+}
+
+TYPED_TEST(Snapshots, BringBackEveryCellToAnyStore) {
+  for (const kv::Geometry& geometry : {kStoreGeometry, trial::kWideGeometry}) {
+    for (Index count : {0, 1, 16, 77}) {
+      expect_every_cell_back<typename TypeParam::Keys, typename TypeParam::Values>(geometry, count);
+    }
   }
 }
 
