@@ -2,6 +2,7 @@
 // angles says, forks and refusals leave everything as it was.
 #include <decant/model/close_gap.hpp>
 
+#include "kv/stores.hpp"
 #include "law/models.hpp"
 
 #include <decant/codec/scaled.hpp>
@@ -11,6 +12,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
 #include <stdexcept>
 #include <vector>
 
@@ -18,6 +21,7 @@ namespace {
 
 using namespace decant;
 using codec::F32;
+using codec::Int4;
 using codec::Int8;
 using trial::Rows;
 using trial::Runner;
@@ -63,33 +67,93 @@ TEST(CloseGap, TurnsKeysBackOnceForEveryTokenRemovedBeforeThem) {
   EXPECT_EQ(value[0], 0.0f);
 }
 
-TEST(CloseGap, TurnsWhatAnInt8CacheStoresAndNotItsCells) {
-  model::Config config = trial::small_config();
-  config.layers = config.kv_heads = config.heads = 1;
-  config.key_dim = 32;
-  config.value_dim = 16;
-  kv::Contiguous<Int8> store(config.geometry(), 40);
-  kv::Contiguous<F32> exact(config.geometry(), 40);
+// Every second of many tokens is removed, from the front or from the back: no row is lost on the
+// way, nor turned once too often.
+TEST(CloseGap, TakesAnyNumberOfGaps) {
+  const model::Config config = one_pair();
+  constexpr Index kTokens = trial::kSlowBuild ? 256 : 4096;
+  for (const bool from_the_front : {true, false}) {
+    kv::Contiguous<F32> store(config.geometry(), kTokens);
+    store.reserve(kTokens);
+    for (Position at = 0; at < kTokens; ++at) {
+      const auto angle = static_cast<double>(at);
+      const std::vector<float> key = {static_cast<float>(std::cos(angle)),
+                                      static_cast<float>(std::sin(angle))};
+      store.put(0, 0, at, key, std::vector<float>{static_cast<float>(at)});
+    }
+    store.publish(kTokens);
+    for (Index n = 0; n < kTokens / 2; ++n) {
+      const Position at = from_the_front ? n : kTokens - 2 * (n + 1);
+      model::close_gap(config, store, {at, at + 1});
+    }
+    ASSERT_EQ(store.end(), kTokens / 2);
+    std::vector<float> key(2), value(1);
+    for (Position at = 0; at < store.end(); ++at) {
+      store.get(0, 0, at, key, value);
+      ASSERT_EQ(value[0], static_cast<float>(2 * at + 1));
+      const double angle = static_cast<double>(at);  // of the key put at 2 at + 1, turned by at + 1
+      ASSERT_NEAR(key[0], std::cos(angle), 2e-4) << at;
+      ASSERT_NEAR(key[1], std::sin(angle), 2e-4) << at;
+    }
+    const std::vector<float> before = key_at(store, store.end() - 1, 2);
+    model::close_gap(config, store, {7, 7});
+    EXPECT_EQ(key_at(store, store.end() - 1, 2), before);
+  }
+}
+
+template <class Pair>
+class CloseGapOf : public testing::Test {};
+using GapPairs =
+    testing::Types<trial::Formats<Int8, Int8>, trial::Formats<Int4, Int4>,
+                   trial::Formats<codec::FP8E4M3, codec::FP8E4M3>, trial::Formats<Int8, Int4>>;
+TYPED_TEST_SUITE(CloseGapOf, GapPairs);
+
+// Twenty keys of 70 numbers, in groups where the format has them, of which 64 turn.
+model::Config one_wide_head() {
+  model::Config config = one_pair();
+  config.key_dim = 70;
+  config.value_dim = 45;
+  config.rope = attention::Rope{};
+  config.rope->rotary_dim = 64;
+  return config;
+}
+template <kv::Store S>
+S twenty_rows() {
+  S store(one_wide_head().geometry(), 20);
   store.reserve(20);
-  exact.reserve(20);
   for (Position at = 0; at < 20; ++at) {
-    std::vector<float> key(32);
-    for (std::size_t i = 0; i < 32; ++i) {
+    std::vector<float> key(70);
+    for (std::size_t i = 0; i < key.size(); ++i) {
       key[i] = std::sin(0.7f * static_cast<float>(i) + static_cast<float>(at));
     }
-    store.put(0, 0, at, key, std::vector<float>(16, 1.0f));
-    exact.put(0, 0, at, key, std::vector<float>(16, 1.0f));
+    store.put(0, 0, at, key, trial::noisy(45, 1 + static_cast<std::uint64_t>(at)));
   }
   store.publish(20);
-  exact.publish(20);
-  model::close_gap(config, store, {3, 8});
-  model::close_gap(config, exact, {3, 8});
+  return store;
+}
+
+// Keys come within two steps of those of f32, and values as they were: rounding again what was
+// rounded changes no bit.
+TYPED_TEST(CloseGapOf, TurnsWhatAKeyStandsForAndNotItsCells) {
+  using K = typename TypeParam::Keys;
+  using Cache = kv::Contiguous<K, typename TypeParam::Values>;
+  const Cache before = twenty_rows<Cache>();
+  auto store = twenty_rows<Cache>();
+  auto exact = twenty_rows<kv::Contiguous<F32>>();
+  model::close_gap(one_wide_head(), store, {3, 8});
+  model::close_gap(one_wide_head(), exact, {3, 8});
+  ASSERT_EQ(store.end(), 15);
+  const float step = K::kType == codec::Type::fp8_e4m3 ? 1.0f / 8 : 1 / K::kLargest;
+  std::vector<float> key(70), right(70), value(45), old_value(45);
   for (Position at = 0; at < 15; ++at) {
-    const std::vector<float> near = key_at(store, at, 32);
-    const std::vector<float> right = key_at(exact, at, 32);
-    float largest = 0;
-    for (float number : right) largest = std::max(largest, std::abs(number));
-    for (std::size_t i = 0; i < 32; ++i) EXPECT_NEAR(near[i], right[i], 2 * largest / 127);
+    before.get(0, 0, at < 3 ? at : at + 5, key, old_value);
+    exact.get(0, 0, at, right, value);
+    store.get(0, 0, at, key, value);
+    const auto [least, most] = std::ranges::minmax(right);
+    for (std::size_t i = 0; i < key.size(); ++i) {
+      EXPECT_NEAR(key[i], right[i], 2 * std::max(-least, most) * step);
+    }
+    EXPECT_TRUE(trial::same_bits(old_value, value));
   }
 }
 
