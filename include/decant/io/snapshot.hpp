@@ -5,7 +5,7 @@
 // tokens, whatever pages or rings they came from or go to.
 //
 // Depends on  io/snapshot_format.hpp
-// Tested by   tests/io/snapshot_test.cpp, tests/fuzz/snapshot_target.hpp
+// Tested by   tests/io/{snapshot,snapshot_fields}_test.cpp, tests/fuzz/snapshot_target.hpp
 #pragma once
 
 #include <decant/codec/type.hpp>

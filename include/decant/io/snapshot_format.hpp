@@ -14,7 +14,7 @@
 // A row is its cells times its scale; fp8_e4m3 counts in units of 2^-8.
 //
 // Depends on  codec/scaled.hpp, io/sealed_tensors.hpp, kv/{block,cells,panel}.hpp
-// Tested by   tests/io/snapshot_test.cpp
+// Tested by   tests/io/{snapshot,snapshot_fields}_test.cpp
 #pragma once
 
 #include <decant/codec/scaled.hpp>

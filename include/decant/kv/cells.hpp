@@ -5,7 +5,7 @@
 // its own run of 16.
 //
 // Depends on  codec/concept.hpp, core/shape.hpp
-// Tested by   tests/kv/panel_test.cpp
+// Tested by   tests/kv/{panel,rows}_test.cpp
 #pragma once
 
 #include <decant/codec/concept.hpp>

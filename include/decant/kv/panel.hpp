@@ -12,7 +12,7 @@
 // published model of size, nothing is padding.
 //
 // Depends on  codec/scaled.hpp, core/debug.hpp, kv/{cells,geometry}.hpp
-// Tested by   tests/kv/panel_test.cpp
+// Tested by   tests/kv/{panel,rows}_test.cpp
 #pragma once
 
 #include <decant/codec/concept.hpp>
