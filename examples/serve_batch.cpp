@@ -229,6 +229,9 @@ class Engine {
               << "prompt tokens      " << of.prompt_tokens << ", of which cached "
               << of.cached_tokens << '\n'
               << "generated tokens   " << of.generated_tokens << '\n'
+              << "in line            " << of.mean_queue_seconds() * 1e3 << " ms\n"
+              << "first token        " << of.time_to_first_token() * 1e3 << " ms\n"
+              << "each other token   " << of.time_per_output_token() * 1e3 << " ms\n"
               << "preemptions        " << of.preemptions << '\n'
               << "steps              " << of.steps << " of "
               << static_cast<double>(of.computed_tokens) /

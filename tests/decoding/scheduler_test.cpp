@@ -121,6 +121,11 @@ TEST_F(SchedulerTest, GivesEachRequestWhatItGetsAlone) {
   EXPECT_EQ(statistics.prompt_tokens, 7 * 45);
   EXPECT_EQ(statistics.generated_tokens, 9 * 3 + 45);
   EXPECT_EQ(statistics.cached_tokens, 0);
+  EXPECT_EQ(statistics.ran, 9);
+  EXPECT_EQ(statistics.answered, 9);
+  EXPECT_GT(statistics.time_per_output_token(), 0);
+  EXPECT_GE(statistics.time_to_first_token(), statistics.mean_queue_seconds());
+  EXPECT_GE(statistics.first_token_seconds + statistics.decode_seconds, statistics.step_seconds);
   // Every token once, but the last of each text, which nobody needs computed.
   EXPECT_EQ(statistics.computed_tokens, 7 * 45 + 9 * 3 + 45 - 9);
 }
@@ -449,6 +454,24 @@ TEST_F(SchedulerTest, RunsManyOnThePagesOfOnePrompt) {
   EXPECT_EQ(bureau.scheduler().running(), 8);
   bureau.finish();
   for (RequestId id : ids) EXPECT_EQ(bureau.tokens(id), alone(wanted));
+}
+
+// Four prompts that begin alike, at once: the first is computed, and then the others run on it.
+TEST_F(SchedulerTest, ComputesOnceWhatPromptsThatComeTogetherShare) {
+  Bureau bureau(decoder_, 40, limits_);
+  std::vector<std::pair<RequestId, Request>> requests;
+  for (Token own = 1; own <= 4; ++own) {
+    Request wanted = request(prompt(70, 1), 8);
+    wanted.prompt.push_back(own);
+    requests.emplace_back(bureau.submit(wanted), wanted);
+  }
+  Request other = request(prompt(20, 2), 8);
+  requests.emplace_back(bureau.submit(other), other);
+  bureau.tick();
+  EXPECT_EQ(bureau.scheduler().running(), 2);  // the first, and the one that has nothing to share
+  bureau.finish();
+  for (const auto& [id, wanted] : requests) EXPECT_EQ(bureau.tokens(id), alone(wanted));
+  EXPECT_EQ(bureau.scheduler().statistics().cached_tokens, 3 * 64);
 }
 
 // A prompt of whole pages that is kept, in a pool that has no page for a copy of the last.

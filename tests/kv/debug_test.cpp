@@ -13,6 +13,7 @@
 #include <cmath>
 #include <cstddef>
 #include <numeric>
+#include <thread>
 #include <vector>
 
 namespace {
@@ -113,6 +114,32 @@ TYPED_TEST(DebugStores, EndTheProgramWhereSomethingIsWrittenBehindAPage) {
         pool.release(page);
       },
       "written behind the end of a page");
+}
+
+// Another thread would have come while the first is inside; one that comes twice is as bad.
+TEST(DebugSoleUse, EndsTheProgramWhereASecondComesIn) {
+  if (!kDebugStores) GTEST_SKIP() << "built without DECANT_DEBUG_STORES";
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  debug::SoleUse use;
+  { const debug::SoleUse::Visit first(use); }
+  const debug::SoleUse::Visit second(use);
+  EXPECT_DEATH(debug::SoleUse::Visit third(use), "two threads change one pool");
+}
+
+// Two threads that take pages of one pool are bound to meet.
+TEST(DebugSoleUse, IsWhatAPoolAsksFor) {
+  if (!kDebugStores) GTEST_SKIP() << "built without DECANT_DEBUG_STORES";
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_DEATH(
+      {
+        kv::PagePool<F32> pool(kStoreGeometry, 4, 16);
+        const auto churn = [&pool] {
+          while (true) pool.release(pool.take());
+        };
+        std::thread other(churn);
+        churn();
+      },
+      "two threads change one pool");
 }
 
 #if defined(DECANT_ADDRESS_SANITIZER)

@@ -2,8 +2,8 @@
 //
 // With DECANT_DEBUG_STORES defined, in every source of a program, slots without a row hold what is
 // no number in any format, so that a kernel that reads one gives none either; pages of a pool have
-// canaries between them; and the address sanitizer refuses pages that are free. Without it nothing
-// of this is there.
+// canaries between them; the address sanitizer refuses pages that are free; and two threads that
+// change one pool at once end the program. Without it nothing of this is there.
 //
 // Depends on  core/{config,types}.hpp
 // Tested by   tests/kv/debug_test.cpp
@@ -13,6 +13,7 @@
 #include <decant/core/types.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
@@ -62,6 +63,34 @@ inline void unpoison([[maybe_unused]] const void* at, [[maybe_unused]] Index byt
   if constexpr (kDebugStores) ASAN_UNPOISON_MEMORY_REGION(at, static_cast<std::size_t>(bytes));
 #endif
 }
+
+// Ends the program where a second thread enters while a first is inside: what belongs to one thread
+// at a time is changed by two.
+class SoleUse {
+ public:
+  class Visit {
+   public:
+    explicit Visit([[maybe_unused]] SoleUse& use) noexcept {
+      if constexpr (kDebugStores) {
+        use_ = &use;
+        if (!use.inside_.test_and_set(std::memory_order_acquire)) return;
+        std::fputs("decant: two threads change one pool at the same time\n", stderr);
+        std::abort();
+      }
+    }
+    Visit(const Visit&) = delete;
+    Visit& operator=(const Visit&) = delete;
+    ~Visit() {
+      if constexpr (kDebugStores) use_->inside_.clear(std::memory_order_release);
+    }
+
+   private:
+    SoleUse* use_ = nullptr;
+  };
+
+ private:
+  std::atomic_flag inside_;
+};
 
 }  // namespace debug
 

@@ -69,20 +69,22 @@ class Admission {
     waiting_.insert(running_.extract(at));
   }
 
-  // Lets the first of those that wait run, as many as there are places and pages for.
+  // Lets the first of those that wait run, as many as there are places and pages for; but whoever
+  // begins like one whose prompt is being computed is passed over, until that can be shared.
   void admit() {
-    while (!waiting_.empty()) {
-      const auto first = waiting_.begin();
-      if (std::ssize(running_) == places_ && !preempt_behind(first->first)) return;
-      Job<K, V>& job = first->second;
-      job.store = tree_ == nullptr ? Store(pool_) : tree_->find(job.space, job.text.sequence());
-      while (!fits(job) && preempt_behind(first->first)) {
+    Index passed = 0;
+    for (auto at = waiting_.begin(); at != waiting_.end() && passed < places_;) {
+      const auto next = std::next(at);
+      const Place place = at->first;
+      if (std::ssize(running_) == places_ && !yields_to(place)) return;
+      if (will_be_kept(at->second)) {
+        passed += 1;
+      } else {
+        if (std::ssize(running_) == places_) preempt(std::prev(running_.end()));
+        if (!find_pages(place, at->second)) return;
+        start(at);
       }
-      if (!fits(job)) {
-        job.store = Store(pool_);
-        if (!running_.empty()) return;  // alone it has what room there is
-      }
-      start(first);
+      at = next;
     }
   }
 
@@ -110,11 +112,33 @@ class Admission {
   }
 
  private:
-  // Preempts the last that runs, if it comes behind `place`.
-  bool preempt_behind(const Place& place) noexcept {
-    if (running_.empty() || std::prev(running_.end())->first < place) return false;
-    preempt(std::prev(running_.end()));
-    return true;
+  // Whether the last that runs comes behind `place`.
+  bool yields_to(const Place& place) const noexcept {
+    return !running_.empty() && place < std::prev(running_.end())->first;
+  }
+
+  // Whether one that runs computes more whole pages of what the sequence begins with than are kept.
+  bool will_be_kept(const Job<K, V>& job) const {
+    if (tree_ == nullptr) return false;
+    const auto sequence = job.text.sequence();
+    const Index kept = tree_->matched(job.space, sequence);
+    return std::ranges::any_of(running_, [&](const auto& entry) {
+      const Job<K, V>& other = entry.second;
+      if (other.text.generated() > 0 || other.space != job.space) return false;
+      const Index common =
+          std::ranges::mismatch(sequence, other.text.sequence()).in1 - sequence.begin();
+      return std::min(common, std::ssize(sequence) - 1) - kept >= pool_.page_tokens();
+    });
+  }
+
+  // Gives a request what is kept of its sequence, where it has pages for the rest; those of others
+  // behind it if need be. Alone it has what room there is.
+  bool find_pages(const Place& place, Job<K, V>& job) {
+    job.store = tree_ == nullptr ? Store(pool_) : tree_->find(job.space, job.text.sequence());
+    while (!fits(job) && yields_to(place)) preempt(std::prev(running_.end()));
+    if (fits(job)) return true;
+    job.store = Store(pool_);
+    return running_.empty();
   }
 
   // Whether a request has pages for its sequence so far, when those that run have what they lack,
@@ -137,6 +161,7 @@ class Admission {
       Statistics& statistics = job.text.statistics();
       statistics.cached_tokens = job.store.end();
       job.outcome.queue_seconds = job.text.seconds();
+      statistics_.ran += 1;
       statistics_.prompt_tokens += statistics.prompt_tokens;
       statistics_.cached_tokens += statistics.cached_tokens;
       statistics_.queue_seconds += job.outcome.queue_seconds;

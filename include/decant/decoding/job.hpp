@@ -1,8 +1,8 @@
 // decant/decoding/job.hpp - a request of a scheduler, and the rows that it has of a step.
 //
-// Depends on  decoding/{continuation,feeding,request}.hpp, kv/paged.hpp,
-// model/{batch,workspace}.hpp Source      Agrawal et al. 2023, "SARATHI", arXiv:2308.16369 (prompts
-// beside decoding) Tested by   tests/decoding/scheduler_test.cpp
+// Depends on  decoding/{continuation,feeding,request}.hpp, kv/paged.hpp, model/batch.hpp
+// Source      Agrawal et al. 2023, "SARATHI", arXiv:2308.16369 (prompts beside decoding)
+// Tested by   tests/decoding/scheduler_test.cpp
 #pragma once
 
 #include <decant/codec/concept.hpp>
@@ -10,13 +10,15 @@
 #include <decant/core/types.hpp>
 #include <decant/decoding/continuation.hpp>
 #include <decant/decoding/feeding.hpp>
+#include <decant/decoding/generation.hpp>
+#include <decant/decoding/penalties.hpp>
 #include <decant/decoding/request.hpp>
+#include <decant/decoding/sampler.hpp>
 #include <decant/kv/page_pool.hpp>
 #include <decant/kv/paged.hpp>
 #include <decant/kv/prefix.hpp>
 #include <decant/model/batch.hpp>
 #include <decant/model/config.hpp>
-#include <decant/model/workspace.hpp>
 
 #include <algorithm>
 #include <span>
@@ -59,6 +61,21 @@ struct Job {
   bool ran = false;
   Outcome outcome;
 };
+
+// Refuses what no scheduler runs: nonsense, recomputing, and guesses that are judged by rejection,
+// whose number, and so the tokens, would depend on company.
+//
+// Errors   std::invalid_argument
+inline void check_request(const Request& request, const model::Config& config,
+                          std::string_view who) {
+  const GenerateOptions& options = request.options;
+  decoding::check(options, request.prompt, config, who);
+  decoding::check(options.sampler);
+  decoding::check(options.sampler.penalties, config.vocabulary);
+  expects(!options.recompute, who, ": recompute is for generate() alone");
+  expects(options.verification == Verification::agreement, who,
+          ": verification by rejection is for generate() alone");
+}
 
 // A row for each of the running jobs that lack no more, and the others for prompts, in order; of
 // these no more than `beside_decoding` where there are such jobs.

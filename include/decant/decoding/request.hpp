@@ -1,9 +1,10 @@
 // decant/decoding/request.hpp - what a scheduler is asked for, and what it tells of it.
 //
-// Depends on  decoding/{generation,history}.hpp, kv/prefix.hpp
+// Depends on  core/error.hpp, decoding/{generation,history}.hpp, kv/prefix.hpp
 // Tested by   tests/decoding/scheduler_test.cpp
 #pragma once
 
+#include <decant/core/error.hpp>
 #include <decant/core/types.hpp>
 #include <decant/decoding/generation.hpp>
 #include <decant/decoding/history.hpp>
@@ -58,12 +59,26 @@ struct SchedulerOptions {
   Index ageing_ticks = 1000;
 };
 
-// Counts since the scheduler was made.
+// Errors   std::invalid_argument naming the option and its value
+inline void check(const SchedulerOptions& options) {
+  const auto positive = [](Index number, const char* name) {
+    expects(number > 0, "decoding::SchedulerOptions: ", name, " is ", number);
+  };
+  positive(options.prompt_rows_beside_decoding, "prompt_rows_beside_decoding");
+  positive(options.max_pages, "max_pages");
+  positive(options.ageing_ticks, "ageing_ticks");
+  expects(options.ageing_ticks <= std::numeric_limits<std::int32_t>::max(),
+          "decoding::SchedulerOptions: ageing_ticks is ", options.ageing_ticks);
+}
+
+// Counts and times of all requests since the scheduler was made.
 //
-// Units    tokens, requests, steps, seconds
+// Units    tokens, requests, steps, seconds; a mean of nothing is 0
 struct SchedulerStatistics {
   Index submitted = 0;
-  Index ended = 0;  // in whatever way
+  Index ran = 0;
+  Index answered = 0;  // with a first token at least
+  Index ended = 0;     // in whatever way
   Index failed = 0;
   Index preemptions = 0;
   Index steps = 0;
@@ -71,8 +86,21 @@ struct SchedulerStatistics {
   Index cached_tokens = 0;
   Index computed_tokens = 0;  // rows of steps
   Index generated_tokens = 0;
-  double step_seconds = 0;   // inside of model::Decoder::step()
-  double queue_seconds = 0;  // of all requests that ran
+  double step_seconds = 0;         // inside of model::Decoder::step()
+  double queue_seconds = 0;        // from submission until they ran first
+  double first_token_seconds = 0;  // from submission until the first token
+  double decode_seconds = 0;       // from there to the last
+
+  double mean_queue_seconds() const noexcept { return mean(queue_seconds, ran); }
+  double time_to_first_token() const noexcept { return mean(first_token_seconds, answered); }
+  double time_per_output_token() const noexcept {
+    return mean(decode_seconds, generated_tokens - answered);
+  }
+
+ private:
+  static double mean(double sum, Index count) noexcept {
+    return count > 0 ? sum / static_cast<double>(count) : 0.0;
+  }
 };
 
 }  // namespace decant::inline v0::decoding

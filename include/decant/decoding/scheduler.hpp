@@ -67,14 +67,7 @@ class Scheduler {
         options_(options),
         admission_(pool, tree, std::min(options.max_pages, pool.total_pages()),
                    places(workspace.limits()), statistics_) {
-    const auto positive = [](Index number, const char* name) {
-      expects(number > 0, "decoding::SchedulerOptions: ", name, " is ", number);
-    };
-    positive(options.prompt_rows_beside_decoding, "prompt_rows_beside_decoding");
-    positive(options.max_pages, "max_pages");
-    positive(options.ageing_ticks, "ageing_ticks");
-    expects(options.ageing_ticks <= std::numeric_limits<std::int32_t>::max(),
-            "decoding::SchedulerOptions: ageing_ticks is ", options.ageing_ticks);
+    decoding::check(options);
     expects(tree == nullptr || &tree->pool() == &pool, kWho, ": a tree of another pool");
     expects(workspace.config() == decoder.config(), kWho,
             ": the workspace was made for another configuration");
@@ -89,21 +82,16 @@ class Scheduler {
   //          recompute, and guesses judged by rejection, which would make tokens depend on
   //          company), CacheFull where prompt and new tokens take more pages than there are
   void check(const Request& request) const {
-    const GenerateOptions& options = request.options;
-    decoding::check(options, request.prompt, decoder_.config(), kWho);
-    decoding::check(options.sampler);
-    decoding::check(options.sampler.penalties, decoder_.config().vocabulary);
-    expects(!options.recompute, kWho, ": recompute is for generate() alone");
-    expects(options.verification == Verification::agreement, kWho,
-            ": verification by rejection is for generate() alone");
+    detail::check_request(request, decoder_.config(), kWho);
     const Index prompt = std::ssize(request.prompt);
     expects(prompt <= positions(), kWho, ": a prompt of ", prompt, " tokens for a model of ",
             positions(), " positions");
+    const Index new_tokens = request.options.max_new_tokens;  // of which the last is not fed
     const Index fed =
-        std::min(positions(), checked_sum(prompt, std::max<Index>(0, options.max_new_tokens - 1)));
+        std::min(positions(), checked_sum(prompt, std::max<Index>(0, new_tokens - 1)));
     const Index pages = ceil_div(fed, pool_.page_tokens());
     expects<CacheFull>(pages <= admission_.pages(), kWho, ": a prompt of ", prompt, " tokens and ",
-                       options.max_new_tokens, " new ones take ", pages, " pages, there are ",
+                       new_tokens, " new ones take ", pages, " pages, there are ",
                        admission_.pages());
   }
 
@@ -277,6 +265,7 @@ class Scheduler {
     Job& job = at->second;
     Statistics& statistics = job.text.statistics();
     const bool prompt = job.text.generated() == 0;
+    const double decoded = statistics.decode_seconds;
     if (prompt) statistics.prefill_seconds = job.text.seconds() - job.outcome.queue_seconds;
     std::optional<Reason> ended;
     std::exception_ptr error;
@@ -290,6 +279,11 @@ class Scheduler {
       error = std::current_exception();
     }
     statistics_.generated_tokens += std::ssize(job.fresh);
+    statistics_.decode_seconds += statistics.decode_seconds - decoded;
+    if (prompt && job.text.generated() > 0) {
+      statistics_.answered += 1;
+      statistics_.first_token_seconds += statistics.time_to_first_token;
+    }
     const Position length = std::ssize(job.text.sequence());
     job.store.rewind(std::min(job.store.end(), job.text.ended() ? length : length - 1));
     if (!ended && length > positions()) ended = Reason::positions_full;

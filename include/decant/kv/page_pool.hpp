@@ -38,7 +38,8 @@ using PageId = std::int32_t;
 // Errors   std::invalid_argument, std::bad_alloc from the constructor; CacheFull from take()
 // Cost     take, retain and release O(1), copy O(bytes of a page); only the constructor allocates
 // Threads  one thread at a time, for the pool and every sequence in it, except that panels may be
-//          written and read by several while pages are neither taken nor given back
+//          written and read by several while pages are neither taken nor given back; with
+//          DECANT_DEBUG_STORES a program that breaks this ends with a sentence
 template <codec::Codec K, codec::Codec V = K>
 class PagePool {
  public:
@@ -85,6 +86,7 @@ class PagePool {
   //
   // Errors   CacheFull when none is free
   PageId take() {
+    const debug::SoleUse::Visit visit(use_);
     expects<CacheFull>(!free_.empty(), "kv::PagePool: none of ", pages_, " pages is free");
     const PageId page = free_.back();
     free_.pop_back();
@@ -95,9 +97,11 @@ class PagePool {
 
   // One more user of a page that is in use or cached, and one fewer.
   void retain(PageId page) noexcept {
+    const debug::SoleUse::Visit visit(use_);
     if (count(page).users++ == 0) cached_ -= 1;
   }
   void release(PageId page) noexcept {
+    const debug::SoleUse::Visit visit(use_);
     if (--count(page).users > 0) return;
     if (count(page).keepers > 0) {
       cached_ += 1;
@@ -109,8 +113,12 @@ class PagePool {
 
   // One more keeper of a page that is in use or cached, which is then not free without a user; and
   // one fewer.
-  void keep(PageId page) noexcept { count(page).keepers += 1; }
+  void keep(PageId page) noexcept {
+    const debug::SoleUse::Visit visit(use_);
+    count(page).keepers += 1;
+  }
   void drop(PageId page) noexcept {
+    const debug::SoleUse::Visit visit(use_);
     if (--count(page).keepers > 0 || count(page).users > 0) return;
     cached_ -= 1;
     close(page);
@@ -197,6 +205,7 @@ class PagePool {
   Index cached_ = 0;
   std::vector<Count> counts_;
   std::vector<PageId> free_;
+  debug::SoleUse use_;
   Buffer<std::byte> memory_;
 };
 

@@ -6,9 +6,8 @@
 // answer, because the tree that the prompt reaches compares tokens.
 //
 // Depends on  core/{error,types}.hpp, kv/prefix.hpp
-// Source      Kwon et al. 2023, "PagedAttention", arXiv:2309.06180 (pages named by a chain of
-// hashes
-//             in vLLM: docs.vllm.ai, automatic prefix caching)
+// Source      Kwon et al. 2023, "PagedAttention", arXiv:2309.06180; pages named by a chain of
+//             hashes: vLLM, "Automatic prefix caching"
 // Tested by   tests/kv/prefix_summary_test.cpp, against the tree itself
 #pragma once
 
