@@ -68,6 +68,7 @@ set(DECANT_HEADERS
   include/decant/decoding/admission.hpp
   include/decant/decoding/branching.hpp
   include/decant/decoding/continuation.hpp
+  include/decant/decoding/event_list.hpp
   include/decant/decoding/generate.hpp
   include/decant/decoding/generation.hpp
   include/decant/decoding/history.hpp

@@ -7,8 +7,6 @@
 #include <decant/codec/type.hpp>
 #include <decant/core/thread_pool.hpp>
 #include <decant/decoding/scheduler.hpp>
-#include <decant/decoding/stop.hpp>
-#include <decant/io/text_stream.hpp>
 #include <decant/io/tokenizer.hpp>
 
 #include "support/command_line.hpp"
@@ -16,13 +14,16 @@
 #include "support/line_queue.hpp"
 #include "support/model.hpp"
 #include "support/options.hpp"
+#include "support/shown_text.hpp"
 
 #include <algorithm>
+#include <exception>
 #include <fstream>
 #include <iostream>
 #include <map>
 #include <memory>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -67,18 +68,16 @@ void declare(examples::CommandLine& command, Options& options) {
 // One line of the answer.
 void say(const Event& event) { std::cout << event.dump() << std::endl; }
 
-// A request under way: its name, and its text as far as it may be shown.
+// A request under way.
 struct Answer {
   Json id;
-  io::TextStream text;
-  decoding::StopText stops;
+  examples::ShownText text;
 
   // False once a stop string has come.
   bool push(Token token) {
-    show(stops.push(text.push(token)));
-    return !stops.stopped();
+    show(text.push(token));
+    return !text.stopped();
   }
-  void finish() { show(stops.push(text.finish()) + stops.finish()); }
   void show(const std::string& piece) const {
     if (!piece.empty()) say({{"id", id}, {"text", piece}});
   }
@@ -122,7 +121,7 @@ class Engine {
                    &tree_) {}
 
   // Answers until the lines end and all is answered.
-  void run(std::istream& in) {
+  void run(const std::shared_ptr<std::istream>& in) {
     examples::LineQueue lines(in);
     decoding::Stopwatch watch;
     while (!lines.ended() || !scheduler_.idle()) {
@@ -163,7 +162,7 @@ class Engine {
     request.options.max_new_tokens = new_tokens(std::ssize(request.prompt), said.new_tokens);
     request.options.stop.end_tokens = end_tokens_;
     const auto answer = std::make_shared<Answer>(
-        Answer{id, io::TextStream(tokenizer_, request.prompt), decoding::StopText(said.stops)});
+        Answer{id, examples::ShownText(tokenizer_, request.prompt, said.stops)});
     request.sink = [answer](Token token) { return answer->push(token); };
     answers_.emplace(scheduler_.submit(std::move(request)), answer);
   }
@@ -189,9 +188,9 @@ class Engine {
     const std::shared_ptr<Answer> answer = answers_.extract(request).mapped();
     const decoding::Generation& generation = outcome.generation;
     const decoding::Statistics& of = generation.statistics;
-    answer->finish();
+    answer->show(answer->text.finish());
     Event event = {{"id", answer->id},
-                   {"reason", answer->stops.stopped() ? "stop string" : name(generation.reason)},
+                   {"reason", answer->text.stopped() ? "stop string" : name(generation.reason)},
                    {"prompt_tokens", of.prompt_tokens},
                    {"generated_tokens", of.generated_tokens}};
     if (outcome.error) event["error"] = what(outcome.error);
@@ -252,21 +251,25 @@ class Engine {
   Index number_ = 0;  // of the last line
 };
 
+// A file, or standard input.
+std::shared_ptr<std::istream> open(const std::string& path) {
+  if (path.empty()) return {&std::cin, [](std::istream*) {}};
+  auto file = std::make_shared<std::ifstream>(path);
+  expects<examples::UsageError>(file->is_open(), "--input: cannot read ", path);
+  return file;
+}
+
 void serve(const Options& options) {
   io::Checkpoint checkpoint = examples::load(options.model, options.load);
   const io::Tokenizer tokenizer = examples::load_tokenizer(options.model);
-  std::ifstream file;
-  if (!options.input.empty()) {
-    file.open(options.input);
-    expects<examples::UsageError>(file.is_open(), "--input: cannot read ", options.input);
-  }
+  const std::shared_ptr<std::istream> in = open(options.input);
   const model::Decoder decoder(checkpoint.config, std::move(checkpoint.weights));
   ThreadPool threads(options.threads);
-  examples::checked("--page-size", [&] {
-    codec::visit_cache(options.cache, [&]<class C>(C) {
-      Engine<C>(options, decoder, tokenizer, checkpoint, threads)
-          .run(options.input.empty() ? std::cin : file);
+  codec::visit_cache(options.cache, [&]<class C>(C) {
+    auto engine = examples::checked("--page-size", [&] {
+      return std::make_unique<Engine<C>>(options, decoder, tokenizer, checkpoint, threads);
     });
+    engine->run(in);
   });
 }
 

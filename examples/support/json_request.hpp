@@ -16,10 +16,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 namespace examples {
@@ -86,6 +86,12 @@ inline std::vector<std::string> texts_at(const decant::io::JsonObject& line, std
   return texts;
 }
 
+inline std::uint64_t count_at(const decant::io::JsonObject& line, std::string_view key) {
+  const Index count = line.integer_or(key, 0);
+  decant::expects<decant::FormatError>(count >= 0, line.place(key), " is ", count);
+  return static_cast<std::uint64_t>(count);
+}
+
 inline SamplerChoice sampler_of(const decant::io::JsonObject& line) {
   SamplerChoice choice;
   decant::decoding::SamplerOptions& options = choice.options;
@@ -103,9 +109,7 @@ inline SamplerChoice sampler_of(const decant::io::JsonObject& line) {
   number("presence_penalty", penalties.presence);
   number("frequency_penalty", penalties.frequency);
   penalties.last = line.integer_or("penalty_last", penalties.last);
-  const Index seed = line.integer_or("seed", 0);
-  decant::expects<decant::FormatError>(seed >= 0, line.place("seed"), " is ", seed);
-  options.seed = static_cast<std::uint64_t>(seed);
+  options.seed = count_at(line, "seed");
   choice.preset = line.text_or("sampler", choice.preset);
   const auto known = {"hf", "openai_vllm", "llama_cpp"};
   decant::expects<decant::FormatError>(
@@ -127,10 +131,12 @@ inline decant::decoding::Request options_of(const decant::io::JsonObject& line) 
                                        line.place("priority"), " is ", priority,
                                        ", outside [-1000, 1000]");
   request.priority = static_cast<int>(priority);
-  request.space.tenant = static_cast<std::uint64_t>(line.integer_or("tenant", 0));
+  request.space.tenant = count_at(line, "tenant");
   if (line.flag_or("draft_ngram", false)) {
-    request.drafter = [](const decant::decoding::History& history, Index most) {
-      return decant::decoding::NgramDrafter{}.propose(history, most);
+    request.drafter = [](const decant::decoding::History& history, Index most,
+                         std::vector<decant::Token>& guesses) {
+      const auto found = decant::decoding::NgramDrafter{}.propose(history, most);
+      guesses.assign(found.begin(), found.end());
     };
   }
   return request;

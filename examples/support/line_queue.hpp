@@ -7,6 +7,7 @@
 
 #include <condition_variable>
 #include <istream>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -15,41 +16,51 @@
 
 namespace examples {
 
-// Borrows a stream, which must end before the queue does.
+// The thread is never waited for, so that a program may end while its user types nothing: the
+// stream must live as long as the program.
 class LineQueue {
  public:
-  explicit LineQueue(std::istream& in) : reader_([this, &in] { read(in); }) {}
+  explicit LineQueue(std::shared_ptr<std::istream> in) {
+    std::thread([lines = lines_, in] { lines->read(*in); }).detach();
+  }
 
   // The lines that have come; waits for one, or for the end, where it is asked to.
-  std::vector<std::string> take(bool wait) {
-    std::unique_lock lock(mutex_);
-    if (wait) changed_.wait(lock, [&] { return !lines_.empty() || ended_; });
-    return std::exchange(lines_, {});
-  }
+  std::vector<std::string> take(bool wait) { return lines_->take(wait); }
 
   // Whether all lines have been taken.
-  bool ended() {
-    const std::lock_guard lock(mutex_);
-    return ended_ && lines_.empty();
-  }
+  bool ended() { return lines_->ended(); }
 
  private:
-  void read(std::istream& in) {
-    for (std::string line; std::getline(in, line);) {
+  class Lines {
+   public:
+    void read(std::istream& in) {
+      for (std::string line; std::getline(in, line);) {
+        const std::lock_guard lock(mutex_);
+        lines_.push_back(std::move(line));
+        changed_.notify_one();
+      }
       const std::lock_guard lock(mutex_);
-      lines_.push_back(std::move(line));
+      ended_ = true;
       changed_.notify_one();
     }
-    const std::lock_guard lock(mutex_);
-    ended_ = true;
-    changed_.notify_one();
-  }
+    std::vector<std::string> take(bool wait) {
+      std::unique_lock lock(mutex_);
+      if (wait) changed_.wait(lock, [&] { return !lines_.empty() || ended_; });
+      return std::exchange(lines_, {});
+    }
+    bool ended() {
+      const std::lock_guard lock(mutex_);
+      return ended_ && lines_.empty();
+    }
 
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::vector<std::string> lines_;
-  bool ended_ = false;
-  std::jthread reader_;  // last: it uses all the others
+   private:
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    std::vector<std::string> lines_;
+    bool ended_ = false;
+  };
+
+  std::shared_ptr<Lines> lines_ = std::make_shared<Lines>();
 };
 
 }  // namespace examples

@@ -1,21 +1,19 @@
-// examples/support/several.hpp - several answers to one prompt: samples of the model's
-// distribution, or its most probable texts.
+// examples/support/several.hpp - several answers to one prompt: samples, or the most probable
+// texts.
 //
-// Depends on  decoding/{beam,samples}.hpp, io/text_stream.hpp,
-// support/{command_line,options,store}.hpp Tested by   tests/examples/agreements.cmake,
-// tests/examples/refusals.cmake
+// Depends on  decoding/{beam,samples}.hpp, support/{command_line,options,shown_text,store}.hpp
+// Tested by   tests/examples/agreements.cmake, tests/examples/refusals.cmake
 #pragma once
 
 #include <decant/core/thread_pool.hpp>
 #include <decant/decoding/beam.hpp>
 #include <decant/decoding/samples.hpp>
-#include <decant/decoding/stop.hpp>
-#include <decant/io/text_stream.hpp>
 #include <decant/io/tokenizer.hpp>
 #include <decant/model/decoder.hpp>
 
 #include "support/command_line.hpp"
 #include "support/options.hpp"
+#include "support/shown_text.hpp"
 #include "support/store.hpp"
 
 #include <algorithm>
@@ -63,37 +61,22 @@ inline decant::model::Workspace workspace_for(const Ground& ground, Index answer
           executor};
 }
 
-// A text up to its first stop string.
-class Answer {
- public:
-  explicit Answer(const Ground& ground)
-      : stream_(ground.tokenizer, ground.prompt), stops_(ground.stops) {}
-
-  // False once a stop string has come.
-  bool push(decant::Token token) {
-    text_ += stops_.push(stream_.push(token));
-    return !stops_.stopped();
-  }
-  std::string finish() { return text_ + stops_.push(stream_.finish()) + stops_.finish(); }
-
- private:
-  decant::io::TextStream stream_;
-  decant::decoding::StopText stops_;
-  std::string text_;
-};
-
 template <class Store>
 std::vector<std::string> samples(const Ground& ground, Index count, Store& store,
                                  decant::Executor& executor) {
   auto workspace = workspace_for(ground, count, executor);
-  std::vector<Answer> answers;
-  for (Index at = 0; at < count; ++at) answers.emplace_back(ground);
-  const auto sink = [&](Index at, decant::Token token) {
-    return answers[static_cast<std::size_t>(at)].push(token);
+  std::vector<ShownText> shown;
+  for (Index at = 0; at < count; ++at) {
+    shown.emplace_back(ground.tokenizer, ground.prompt, ground.stops);
+  }
+  std::vector<std::string> texts(shown.size());
+  const auto sink = [&](Index answer, decant::Token token) {
+    const auto at = static_cast<std::size_t>(answer);
+    texts[at] += shown[at].push(token);
+    return !shown[at].stopped();
   };
   generate_samples(ground.decoder, store, workspace, ground.prompt, ground.generate, count, sink);
-  std::vector<std::string> texts;
-  for (Answer& answer : answers) texts.push_back(answer.finish());
+  for (std::size_t at = 0; at < shown.size(); ++at) texts[at] += shown[at].finish();
   return texts;
 }
 
@@ -108,10 +91,10 @@ std::vector<std::string> beams(const Ground& ground, const SeveralOptions& optio
                                                 .end_tokens = ground.generate.stop.end_tokens};
   std::vector<std::string> texts;
   for (const auto& answer : beam_search(ground.decoder, store, workspace, ground.prompt, search)) {
-    decant::io::TextStream stream(ground.tokenizer, ground.prompt);
+    ShownText shown(ground.tokenizer, ground.prompt, {});
     std::string& text = texts.emplace_back();
-    for (decant::Token token : answer.tokens) text += stream.push(token);
-    text += stream.finish();
+    for (decant::Token token : answer.tokens) text += shown.push(token);
+    text += shown.finish();
   }
   return texts;
 }

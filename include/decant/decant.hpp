@@ -38,6 +38,7 @@
 #include <decant/decoding/candidates.hpp>
 #include <decant/decoding/continuation.hpp>
 #include <decant/decoding/drafter.hpp>
+#include <decant/decoding/event_list.hpp>
 #include <decant/decoding/feeding.hpp>
 #include <decant/decoding/generate.hpp>
 #include <decant/decoding/generation.hpp>

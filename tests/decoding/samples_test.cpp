@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include <stdexcept>
+#include <stop_token>
 #include <vector>
 
 namespace decant::decoding {
@@ -24,7 +25,10 @@ class SamplesTest : public testing::Test {
         prompt_(trial::random_tokens(decoder_.config(), 37, 3)),
         workspace_(decoder_.config(), {.rows = 16, .logit_rows = 8, .sequences = 8}) {
     options_.max_new_tokens = 20;
-    options_.sampler = {.temperature = 1.1, .seed = 5};
+    options_.sampler = {.temperature = 1.1,
+                        .seed = 5,
+                        .penalties = {.repetition = 1.4, .bias = {{3, 1.5f}, {9, -2.0f}}}};
+    options_.stop.min_new_tokens = 4;
     options_.sequence = 40;
     options_.log_probabilities = 2;
     options_.stop.stop_tokens = {7, 21};
@@ -120,6 +124,51 @@ TEST_F(SamplesTest, EndOneByOne) {
     const Generation& one = generations[static_cast<std::size_t>(sample)];
     EXPECT_EQ(one.reason, Reason::sink);
     EXPECT_EQ(std::ssize(one.tokens), 3 * (sample + 1));
+  }
+}
+
+TEST_F(SamplesTest, LeaveThePromptWhereASinkThrows) {
+  SamplePool pool(decoder_.config().geometry(), 40, 16);
+  kv::Paged<codec::F32> store(pool);
+  Index seen = 0;
+  const auto sink = [&](Index, Token) {
+    if (++seen == 8) throw std::runtime_error("enough");
+    return true;
+  };
+  EXPECT_THROW(generate_samples(decoder_, store, workspace_, prompt_, options_, 3, sink),
+               std::runtime_error);
+  EXPECT_EQ(store.end(), 37);
+  EXPECT_EQ(pool.used_pages(), 3);
+  EXPECT_EQ(sample(store, 3)[2].tokens, alone(2).tokens);
+}
+
+TEST_F(SamplesTest, EndWhereTheyAreStopped) {
+  SamplePool pool(decoder_.config().geometry(), 40, 16);
+  kv::Paged<codec::F32> store(pool);
+  std::stop_source source;
+  options_.cancel = source.get_token();
+  source.request_stop();
+  for (const Generation& one : sample(store, 2)) {
+    EXPECT_EQ(one.reason, Reason::cancelled);
+    EXPECT_TRUE(one.tokens.empty());
+  }
+  options_.cancel = {};
+  options_.max_seconds = 0;
+  for (const Generation& one : sample(store, 2)) EXPECT_EQ(one.reason, Reason::time);
+}
+
+TEST(SamplesOfLearnedPositions, EndWhereTheyDo) {
+  const std::vector<Token> script = {1, 2, 3, 4, 5, 6};
+  const model::Decoder decoder = reference::reciting_decoder(script, 8);
+  SamplePool pool(decoder.config().geometry(), 4, 16);
+  kv::Paged<codec::F32> store(pool);
+  model::Workspace workspace(decoder.config(), {.rows = 8, .logit_rows = 2, .sequences = 2});
+  const std::vector<Token> prompt = {1, 2};
+  const auto generations =
+      generate_samples(decoder, store, workspace, prompt, {}, 2, [](Index, Token) { return true; });
+  for (const Generation& one : generations) {
+    EXPECT_EQ(one.reason, Reason::positions_full);
+    EXPECT_EQ(one.tokens.size(), 5u);
   }
 }
 

@@ -166,8 +166,9 @@ TEST_F(SchedulerTest, RefusesNonsenseAndChangesNothing) {
   refused([](Request& of) { of.options.stop.stop_tokens = {99}; });
   refused([](Request& of) { of.options.recompute = true; });
   refused([](Request& of) { of.options.verification = Verification::rejection; });
-  Request longest = request({1, 2}, std::numeric_limits<Index>::max());
-  EXPECT_THROW(bureau.submit(longest), std::exception);
+  EXPECT_THROW(bureau.submit(request({1, 2}, std::numeric_limits<Index>::max())),
+               std::invalid_argument);
+  EXPECT_THROW(bureau.submit(request({1, 2}, std::numeric_limits<Index>::max() / 2)), CacheFull);
   EXPECT_TRUE(bureau.scheduler().idle());
   EXPECT_TRUE(bureau.scheduler().tick().empty());
   EXPECT_EQ(bureau.scheduler().statistics().steps, 0);
@@ -264,11 +265,101 @@ TEST_F(SchedulerTest, PutsTheLastOffWherePagesRunOut) {
 TEST_F(SchedulerTest, NeverUsesMorePagesThanItMay) {
   Bureau bureau(decoder_, 20, limits_, {.max_pages = 5});
   EXPECT_THROW(bureau.submit(request(prompt(81, 1), 1)), CacheFull);
-  for (unsigned seed = 1; seed <= 8; ++seed) bureau.submit(request(prompt(30, seed), 30));
+  std::vector<RequestId> ids;
+  for (unsigned seed = 1; seed <= 8; ++seed) {
+    ids.push_back(bureau.submit(request(prompt(30, seed), 30)));
+  }
+  Index most = 0;
   while (!bureau.scheduler().idle()) {
     bureau.tick();
-    EXPECT_LE(bureau.pool().used_pages(), 5);
+    most = std::max(most, bureau.pool().used_pages());
   }
+  EXPECT_EQ(most, 5);
+  for (unsigned seed = 1; seed <= 8; ++seed) {
+    EXPECT_EQ(bureau.tokens(ids[seed - 1]), alone(request(prompt(30, seed), 30)));
+  }
+}
+
+// Whoever guesses much beside somebody else takes pages that are free, and never one of theirs.
+TEST_F(SchedulerTest, TakesGuessesOnFreePagesAlone) {
+  Request guessing = request(prompt(14, 1), 40);
+  const Tokens expected = alone(guessing);
+  Index asked = 0;
+  guessing.drafter = [&](const History&, Index most, Tokens& guesses) {
+    asked += 1;
+    guesses.assign(static_cast<std::size_t>(most), 1);
+  };
+  const Request other = request(prompt(14, 2), 40);
+  Bureau bureau(decoder_, 8, {.rows = 32, .logit_rows = 32, .sequences = 4});
+  const RequestId first = bureau.submit(guessing), second = bureau.submit(other);
+  bureau.finish();
+  EXPECT_GT(asked, 0);
+  EXPECT_EQ(bureau.tokens(first), expected);
+  EXPECT_EQ(bureau.tokens(second), alone(other));
+  EXPECT_GT(bureau.outcome(first).generation.statistics.proposed_tokens, 0);
+  EXPECT_EQ(bureau.scheduler().statistics().preemptions, 0);
+}
+
+// A more important request that would not fit beside those before it takes nothing from those
+// behind it.
+TEST_F(SchedulerTest, PutsNobodyOffInVain) {
+  Bureau bureau(decoder_, 8, {.rows = 128, .logit_rows = 4, .sequences = 4}, {}, false);
+  const RequestId first = bureau.submit(request(prompt(60, 1), 20, 9));
+  const RequestId last = bureau.submit(request(prompt(4, 2), 8, 0));
+  bureau.tick();
+  const RequestId large = bureau.submit(request(prompt(60, 3), 20, 5));
+  for (int tick = 0; tick < 4; ++tick) bureau.tick();
+  EXPECT_EQ(bureau.scheduler().running(), 2);
+  bureau.finish();
+  EXPECT_EQ(bureau.outcome(last).preemptions, 0);
+  EXPECT_EQ(bureau.tokens(first), alone(request(prompt(60, 1), 20)));
+  EXPECT_EQ(bureau.tokens(large), alone(request(prompt(60, 3), 20)));
+}
+
+// Each that runs has a page to grow into, or the newcomer would be put off at once.
+TEST_F(SchedulerTest, LetsNobodyInWhoWouldBePutOffAtOnce) {
+  Bureau bureau(decoder_, 3, limits_, {}, false);
+  const RequestId first = bureau.submit(request(prompt(32, 1), 14));
+  const RequestId second = bureau.submit(request(prompt(14, 2), 2));
+  bureau.finish();
+  EXPECT_EQ(bureau.scheduler().statistics().preemptions, 0);
+  EXPECT_EQ(bureau.tokens(first), alone(request(prompt(32, 1), 14)));
+  EXPECT_EQ(bureau.tokens(second), alone(request(prompt(14, 2), 2)));
+}
+
+// What ended is told, though the tick that ended it failed.
+TEST_F(SchedulerTest, TellsLaterWhatATickThatFailedHasEnded) {
+  struct Failing final : Executor {
+    bool fails = false;
+    Index threads() const noexcept override { return 1; }
+    void parallel_for(Index items, FunctionRef<void(Index, Index)> piece) override {
+      if (fails) throw std::runtime_error("no step today");
+      serial_executor().parallel_for(items, piece);
+    }
+  } executor;
+  model::Workspace workspace(decoder_.config(), limits_, executor);
+  Pool pool(decoder_.config().geometry(), 8, 16);
+  Scheduler<codec::F32> scheduler(decoder_, workspace, pool);
+  const RequestId stays = scheduler.submit(request(prompt(4, 1), 3));
+  const RequestId goes = scheduler.submit(request(prompt(4, 2), 3));
+  scheduler.tick();
+  scheduler.cancel(goes);
+  executor.fails = true;
+  EXPECT_THROW(scheduler.tick(), std::runtime_error);
+  EXPECT_THROW(scheduler.tick(), std::runtime_error);
+  executor.fails = false;
+  const auto events = scheduler.tick();
+  ASSERT_EQ(events.size(), 2u);
+  EXPECT_EQ(events[0].request, goes);
+  EXPECT_EQ(events[0].outcome->generation.reason, Reason::cancelled);
+  EXPECT_EQ(events[1].request, stays);
+  EXPECT_EQ(events[1].tokens.size(), 1u);
+  const auto last = scheduler.end_all(std::make_exception_ptr(std::runtime_error("over")));
+  ASSERT_EQ(last.size(), 1u);
+  EXPECT_EQ(last[0].outcome->generation.reason, Reason::failed);
+  EXPECT_EQ(last[0].outcome->generation.tokens.size(), 2u);
+  EXPECT_TRUE(scheduler.idle());
+  EXPECT_EQ(pool.used_pages(), 0);
 }
 
 // A page is in use by others than requests.
@@ -380,15 +471,14 @@ TEST_F(SchedulerTest, FailsTheGuiltyAlone) {
   };
   const auto trouble = [] { throw std::runtime_error("trouble"); };
   fails([&](Request& of) { of.sink = [=](Token) { return trouble(), true; }; });
-  fails([&](Request& of) {
-    of.drafter = [=](const History&, Index) { return trouble(), std::span<const Token>(); };
-  });
-  static constexpr std::array<Token, 40> kStrange = {64};
+  fails([&](Request& of) { of.drafter = [=](const History&, Index, Tokens&) { trouble(); }; });
   fails([](Request& of) {
-    of.drafter = [](const History&, Index) { return std::span(kStrange).first(1); };
+    of.drafter = [](const History&, Index, Tokens& guesses) { guesses = {64}; };
   });
   fails([](Request& of) {
-    of.drafter = [](const History&, Index) { return std::span<const Token>(kStrange); };
+    of.drafter = [](const History&, Index most, Tokens& guesses) {
+      guesses.assign(static_cast<std::size_t>(most) + 1, 1);
+    };
   });
   const auto none = fails([](Request& of) {
     static constexpr std::array<std::uint32_t, 2> kNothing = {};
@@ -510,8 +600,9 @@ TEST_F(SchedulerTest, TakesGuessesWithTheRowsThatAreLeft) {
   Request wanted = request({1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3}, 30);
   wanted.options.sampler.penalties.bias = {{1, 40.0f}};  // so that the text repeats itself
   const Tokens expected = alone(wanted);
-  wanted.drafter = [](const History& history, Index most) {
-    return NgramDrafter{}.propose(history, most);
+  wanted.drafter = [](const History& history, Index most, Tokens& guesses) {
+    const auto found = NgramDrafter{}.propose(history, most);
+    guesses.assign(found.begin(), found.end());
   };
   Bureau bureau(decoder_, 20, limits_);
   const RequestId id = bureau.submit(wanted);

@@ -80,7 +80,6 @@ TEST_F(ServiceTest, AnswersManyThreads) {
       });
     }
     for (std::thread& thread : threads) thread.join();
-    EXPECT_LE(service.statistics().ended, 8 * each);
   }
   EXPECT_EQ(scheduler_.statistics().ended, 8 * each);
   EXPECT_TRUE(scheduler_.idle());
@@ -129,10 +128,14 @@ TEST_F(ServiceTest, SurvivesAStepThatFails) {
   Service service(scheduler);
   Stream first = service.submit(request(5, 6));
   EXPECT_EQ(read(first), alone(request(5, 6)));
+  EXPECT_EQ(service.statistics().submitted, 1);
   moody.failures = 1 << 30;
-  Stream second = service.submit(request(5, 6));
-  EXPECT_TRUE(read(second).empty());
-  EXPECT_THROW(std::rethrow_exception(second.wait().error), std::runtime_error);
+  for (int round = 0; round < 3; ++round) {  // whenever they come
+    Stream second = service.submit(request(5, 6)), also = service.submit(request(6, 6));
+    EXPECT_TRUE(read(second).empty());
+    EXPECT_THROW(std::rethrow_exception(second.wait().error), std::runtime_error);
+    EXPECT_EQ(also.wait().generation.reason, Reason::failed);
+  }
   moody.failures = 0;
   Stream third = service.submit(request(5, 6));
   EXPECT_EQ(read(third), alone(request(5, 6)));
@@ -151,6 +154,47 @@ TEST_F(ServiceTest, CancelsWhatIsLeftWhenItGoes) {
   Tokens expected = alone(request(3, 300));
   expected.resize(stream->wait().generation.tokens.size());
   EXPECT_EQ(stream->wait().generation.tokens, expected);
+  EXPECT_TRUE(scheduler_.idle());
+  EXPECT_EQ(pool_.used_pages(), 0);
+}
+
+// A request that ends with all others has the tokens that came before.
+TEST_F(ServiceTest, KeepsTheTokensOfWhatFails) {
+  struct Tiring final : Executor {
+    std::atomic<bool> tired = false;
+    Index threads() const noexcept override { return 1; }
+    void parallel_for(Index count, FunctionRef<void(Index, Index)> work) override {
+      if (tired) throw std::runtime_error("no step any more");
+      serial_executor().parallel_for(count, work);
+    }
+  } executor;
+  model::Workspace workspace(decoder_.config(), {.rows = 32, .logit_rows = 8, .sequences = 8},
+                             executor);
+  Scheduler<codec::F32> scheduler(decoder_, workspace, pool_);
+  Request wanted = request(3, 300);
+  wanted.sink = [&, count = 0](Token) mutable {
+    executor.tired = ++count == 5;
+    return true;
+  };
+  Service service(scheduler);
+  Stream stream = service.submit(wanted);
+  EXPECT_EQ(read(stream).size(), 5u);
+  EXPECT_EQ(stream.wait().generation.tokens.size(), 5u);
+  EXPECT_EQ(stream.wait().generation.reason, Reason::failed);
+}
+
+// Whatever was submitted has an end, however soon the service goes.
+TEST_F(ServiceTest, EndsWhatCameLast) {
+  for (unsigned round = 0; round < (trial::kSlowBuild ? 20u : 200u); ++round) {
+    std::vector<Stream> streams;
+    {
+      Service service(scheduler_);
+      for (unsigned n = 0; n < 3; ++n) streams.push_back(service.submit(request(n, 200)));
+    }
+    for (Stream& stream : streams) {
+      EXPECT_EQ(stream.wait().generation.reason, Reason::cancelled);
+    }
+  }
   EXPECT_TRUE(scheduler_.idle());
   EXPECT_EQ(pool_.used_pages(), 0);
 }

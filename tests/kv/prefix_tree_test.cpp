@@ -96,6 +96,34 @@ TYPED_TEST(Prefixes, AreReusedUpToTheLastToken) {
   EXPECT_EQ(tree.matched(space, other), 0);
 }
 
+// Two sequences compute the same beginning at once; the first keeps it, and the second what comes
+// behind. Then the first goes: its pages are in no use, but stand before one that is.
+TYPED_TEST(Prefixes, GiveWayBeforePagesThatAreInUse) {
+  PagePool<F32> pool(kStoreGeometry, 6, 16);
+  PrefixTree<F32, F32, TypeParam> tree(pool);
+  Rows rows;
+  const PrefixSpace space = {1, 0, 0};
+  const Tokens longer = tokens_from(0, 48), shorter = tokens_from(0, 32);
+  Paged<F32> other(pool);
+  rows.complete(other, space, longer);
+  {
+    Paged<F32> store(pool);
+    rows.complete(store, space, shorter);
+    tree.insert(space, shorter, store);
+  }
+  tree.insert(space, longer, other);
+  EXPECT_EQ(tree.pages(), 3);
+  EXPECT_EQ(pool.free_pages(), 1);
+  EXPECT_EQ(pool.cached_pages(), 2);
+  EXPECT_FALSE(tree.make_room(4));
+  EXPECT_EQ(tree.pages(), 3);
+  EXPECT_TRUE(tree.make_room(3));
+  EXPECT_EQ(pool.free_pages(), 3);
+  EXPECT_EQ(tree.pages(), 0);
+  EXPECT_EQ(tree.statistics().evicted_pages, 3);
+  EXPECT_TRUE(holds(other, rows.of(space, longer)));
+}
+
 TYPED_TEST(Prefixes, OfOtherModelsAdaptersAndTenantsAreOthers) {
   PagePool<F32> pool(kStoreGeometry, 20, 16);
   PrefixTree<F32, F32, TypeParam> tree(pool);

@@ -75,38 +75,39 @@ class Admission {
     Index passed = 0;
     for (auto at = waiting_.begin(); at != waiting_.end() && passed < places_;) {
       const auto next = std::next(at);
-      const Place place = at->first;
-      if (std::ssize(running_) == places_ && !yields_to(place)) return;
+      if (std::ssize(running_) == places_ && !yields_to(at->first)) return;
       if (will_be_kept(at->second)) {
         passed += 1;
       } else {
-        if (std::ssize(running_) == places_) preempt(std::prev(running_.end()));
-        if (!find_pages(place, at->second)) return;
+        if (!find_pages(at->first, at->second)) return;
         start(at);
       }
       at = next;
     }
   }
 
-  // Takes the pages for the rows of everybody, in order; where they run out, drafts go first, then
-  // the last ones wait again. Gives the one that lacks pages though it runs alone, because others
-  // than requests hold them, or the end.
+  // Takes the pages for the rows of everybody, in order; where they run out, the last ones wait
+  // again. Gives the one that lacks pages though it runs alone, because others than requests hold
+  // them, or the end. Drafts have what pages are free then.
   Iterator secure() {
-    for (auto at = running_.begin(); at != running_.end();) {
+    for (auto at = running_.begin(); at != running_.end(); ++at) {
       Job<K, V>& job = at->second;
-      if (!has_room(job.store.pages_for(job.fed()))) job.drafts.clear();
-      const Index pages = job.store.pages_for(job.fed());
+      const Index pages = job.store.pages_for(job.rows);
       while (!has_room(pages) && std::next(at) != running_.end())
         preempt(std::prev(running_.end()));
       if (has_room(pages)) {
-        job.store.reserve(job.fed());
-        ++at;
+        job.store.reserve(job.rows);
         continue;
       }
       const bool alone = std::ssize(running_) == 1;
       if (alone && pool_.used_pages() > std::ssize(job.store.pages())) return at;
       preempt(at);
       break;
+    }
+    for (auto& [place, job] : running_) {
+      const Index pages = job.store.pages_for(job.fed());
+      if (pages > std::min(pool_.free_pages(), left())) job.drafts.clear();
+      job.store.reserve(job.fed());
     }
     return running_.end();
   }
@@ -131,34 +132,50 @@ class Admission {
     });
   }
 
-  // Gives a request what is kept of its sequence, where it has pages for the rest; those of others
-  // behind it if need be. Alone it has what room there is.
+  // Pages that requests may still take.
+  Index left() const noexcept { return pages_ - pool_.used_pages(); }
+
+  // Gives a request what is kept of its sequence, and a place; those of others behind it if it
+  // needs them and they suffice. Alone it has what room there is. Says whether it may run.
   bool find_pages(const Place& place, Job<K, V>& job) {
     job.store = tree_ == nullptr ? Store(pool_) : tree_->find(job.space, job.text.sequence());
-    while (!fits(job) && yields_to(place)) preempt(std::prev(running_.end()));
-    if (fits(job)) return true;
+    const auto behind = running_.upper_bound(place);
+    Index given = 0;
+    for (auto other = behind; other != running_.end(); ++other) {
+      given += std::ssize(other->second.store.pages());
+    }
+    const bool fits = wanted(job, running_.begin(), behind) <= left() + given;
+    while (fits && yields_to(place) &&
+           (std::ssize(running_) == places_ ||
+            wanted(job, running_.begin(), running_.end()) > left())) {
+      preempt(std::prev(running_.end()));
+    }
+    if (fits && wanted(job, running_.begin(), running_.end()) <= left()) return true;
     job.store = Store(pool_);
     return running_.empty();
   }
 
-  // Whether a request has pages for its sequence so far, when those that run have what they lack,
-  // and one more each.
-  bool fits(const Job<K, V>& job) const {
-    Index pages = job.store.pages_for(job.lack()) + std::ssize(running_);
-    for (const auto& [place, other] : running_) pages += other.store.pages_for(other.lack());
-    return pages <= pages_ - pool_.used_pages();
+  // Pages that a request takes for its sequence so far, and some of those that run for what they
+  // lack and one more each.
+  Index wanted(const Job<K, V>& job, Iterator first, Iterator last) const {
+    Index pages = job.store.pages_for(job.lack());
+    for (; first != last; ++first) {
+      pages += first->second.store.pages_for(first->second.lack()) + 1;
+    }
+    return pages;
   }
 
   bool has_room(Index pages) {
-    if (pages > pages_ - pool_.used_pages()) return false;
+    if (pages == 0) return true;
+    if (pages > left()) return false;
     return tree_ == nullptr ? pages <= pool_.free_pages() : tree_->make_room(pages);
   }
 
   void start(Iterator at) {
     Job<K, V>& job = at->second;
-    if (tree_ != nullptr) tree_->count(std::ssize(job.text.sequence()), job.store.end());
     if (!std::exchange(job.ran, true)) {
       Statistics& statistics = job.text.statistics();
+      if (tree_ != nullptr) tree_->count(statistics.prompt_tokens, job.store.end());
       statistics.cached_tokens = job.store.end();
       job.outcome.queue_seconds = job.text.seconds();
       statistics_.ran += 1;

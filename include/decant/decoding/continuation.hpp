@@ -4,10 +4,9 @@
 // Whoever runs the steps, for one sequence or for many in company, hands over the rows of logits;
 // which token follows, and whether it is the last, depends on the sequence alone.
 //
-// Depends on
-// decoding/{drafter,feeding,generation,log_probabilities,penalties,rejection,sampler}.hpp,
-//             model/{config,profile,workspace}.hpp
-// Tested by   tests/decoding/{generate,control,speculative,rejection,scheduler}_test.cpp
+// Depends on  decoding/{drafter,feeding,generation,log_probabilities,penalties}.hpp,
+//             decoding/{rejection,sampler}.hpp, model/{config,profile,workspace}.hpp
+// Tested by   tests/decoding/{generate,control,speculative,rejection,samples,scheduler}_test.cpp
 #pragma once
 
 #include <decant/core/error.hpp>
@@ -54,21 +53,25 @@ inline void check(const GenerateOptions& options, std::span<const Token> prompt,
           options.prompt_tokens.value_or(0), ", of a prompt of ", prompt.size());
   expects(options.max_seconds >= 0, who, ": max_seconds is ", options.max_seconds);
   detail::check_tokens(options.stop.stop_tokens, config, who, "stop tokens");
+  check(options.sampler);
+  check(options.sampler.penalties, config.vocabulary);
 }
 
 // The clock of its statistics runs from the constructor on.
 //
 // Errors   the constructor: std::invalid_argument, as check() of prompt and options and as
-//          Sampler. take(): BadLogits, NoCandidate, std::invalid_argument where a mask does not fit
-//          the vocabulary, and whatever mask and sink throw; the tokens before it stand
-// Cost     of a token as Sampler, and O(vocabulary) more where log-probabilities are wanted
+//          Sampler. take(): std::bad_alloc, BadLogits, NoCandidate, std::invalid_argument where a
+//          mask does not fit the vocabulary, and whatever mask and sink throw; the tokens before it
+//          stand
+// Cost     memory for the tokens, and from the first take() on that of a Sampler; of a token as
+//          Sampler, and O(vocabulary) more where log-probabilities are wanted
 // Threads  one owner
 class Continuation {
  public:
   Continuation(std::span<const Token> prompt, GenerateOptions options, const model::Config& config,
                std::string_view who)
       : options_((check(options, prompt, config, who), std::move(options))),
-        sampler_(options_.sampler, config.vocabulary),
+        vocabulary_(config.vocabulary),
         given_(options_.prompt_tokens.value_or(std::ssize(prompt))),
         sequence_(prompt.begin(), prompt.end()) {
     result_.statistics.prompt_tokens = std::ssize(prompt);
@@ -144,7 +147,8 @@ class Continuation {
         workspace.profile(), model::Operation::sampling,
         [&] { return model::Work{.bytes = static_cast<double>(logits.size_bytes())}; },
         [&] {
-          sampler_.penalise(logits, history());
+          if (!sampler_) sampler_.emplace(options_.sampler, vocabulary_);
+          sampler_->penalise(logits, history());
           token = choose(logits, row, drafts, drafter);
         });
     return token;
@@ -155,12 +159,12 @@ class Continuation {
                const D& drafter) {
     const Position position = std::ssize(sequence_);
     if (options_.verification == Verification::agreement || row >= std::ssize(drafts)) {
-      return sampler_.sample(logits, options_.sequence, position);
+      return sampler_->sample(logits, options_.sequence, position);
     }
     std::span<const Candidate> draft;
     if constexpr (TellingDrafter<D>) draft = drafter.distribution(row);
     const double u = uniform(options_.sampler.seed, options_.sequence, position, 1);
-    return verify(sampler_.candidates(logits), draft, drafts[static_cast<std::size_t>(row)], u);
+    return verify(sampler_->candidates(logits), draft, drafts[static_cast<std::size_t>(row)], u);
   }
 
   Reason end_by(Token token) {
@@ -182,8 +186,9 @@ class Continuation {
 
   Stopwatch watch_;
   GenerateOptions options_;
-  Sampler sampler_;
-  Index given_;  // tokens of the sequence that are no text
+  Index vocabulary_;
+  std::optional<Sampler> sampler_;  // which has scratch memory: not for those who wait in line
+  Index given_;                     // tokens of the sequence that are no text
   std::vector<Token> sequence_;
   std::vector<float> raw_;  // a row as the model gave it
   Generation result_;

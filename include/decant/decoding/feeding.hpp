@@ -1,7 +1,7 @@
 // decant/decoding/feeding.hpp - how a store comes to hold a sequence, and how long it can get.
 //
 // Depends on  decoding/generation.hpp, kv/block.hpp, model/{batch,decoder,workspace}.hpp
-// Tested by   tests/decoding/{generate,beam,speculative}_test.cpp
+// Tested by   tests/decoding/{generate,beam,speculative,samples,scheduler}_test.cpp
 #pragma once
 
 #include <decant/core/error.hpp>
@@ -30,9 +30,8 @@ struct Room {
 
 template <kv::Store S>
 Room room(const model::Decoder& decoder, const S& store) {
-  const bool learned = !decoder.weights().positions.empty();
-  const Index positions = decoder.config().max_positions;
-  if (learned && positions < store.capacity()) return {positions, Reason::positions_full};
+  const Index positions = decoder.positions();
+  if (positions < store.capacity()) return {positions, Reason::positions_full};
   return {store.capacity(), Reason::cache_full};
 }
 

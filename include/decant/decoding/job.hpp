@@ -1,6 +1,6 @@
 // decant/decoding/job.hpp - a request of a scheduler, and the rows that it has of a step.
 //
-// Depends on  decoding/{continuation,feeding,request}.hpp, kv/paged.hpp, model/batch.hpp
+// Depends on  decoding/{continuation,feeding,request}.hpp, kv/{block,paged}.hpp, model/batch.hpp
 // Source      Agrawal et al. 2023, "SARATHI", arXiv:2308.16369 (prompts beside decoding)
 // Tested by   tests/decoding/scheduler_test.cpp
 #pragma once
@@ -11,9 +11,8 @@
 #include <decant/decoding/continuation.hpp>
 #include <decant/decoding/feeding.hpp>
 #include <decant/decoding/generation.hpp>
-#include <decant/decoding/penalties.hpp>
 #include <decant/decoding/request.hpp>
-#include <decant/decoding/sampler.hpp>
+#include <decant/kv/block.hpp>
 #include <decant/kv/page_pool.hpp>
 #include <decant/kv/paged.hpp>
 #include <decant/kv/prefix.hpp>
@@ -21,7 +20,6 @@
 #include <decant/model/config.hpp>
 
 #include <algorithm>
-#include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -70,8 +68,6 @@ inline void check_request(const Request& request, const model::Config& config,
                           std::string_view who) {
   const GenerateOptions& options = request.options;
   decoding::check(options, request.prompt, config, who);
-  decoding::check(options.sampler);
-  decoding::check(options.sampler.penalties, config.vocabulary);
   expects(!options.recompute, who, ": recompute is for generate() alone");
   expects(options.verification == Verification::agreement, who,
           ": verification by rejection is for generate() alone");
@@ -103,11 +99,10 @@ template <codec::Codec K, codec::Codec V>
 void propose_drafts(Job<K, V>& job, Index most, const model::Config& config, std::string_view who) {
   most = std::min(most, job.text.left() - 1);
   if (!job.drafter || job.lack() != 1 || most <= 0) return;
-  const std::span<const Token> drafts = job.drafter(job.text.history(), most);
-  expects(std::ssize(drafts) <= most, who, ": a drafter that guesses ", drafts.size(),
+  job.drafter(job.text.history(), most, job.drafts);
+  expects(std::ssize(job.drafts) <= most, who, ": a drafter that guesses ", job.drafts.size(),
           " tokens where ", most, " are wanted");
-  check_tokens(drafts, config, who, "drafts");
-  job.drafts.assign(drafts.begin(), drafts.end());
+  check_tokens(job.drafts, config, who, "drafts");
 }
 
 // The rows of running jobs, in order.

@@ -15,7 +15,6 @@
 #include <functional>
 #include <limits>
 #include <optional>
-#include <span>
 #include <vector>
 
 namespace decant::inline v0::decoding {
@@ -25,11 +24,11 @@ using RequestId = std::uint64_t;
 // Functions are called by tick(); what they throw ends their request alone.
 struct Request {
   std::vector<Token> prompt = {};
-  GenerateOptions options = {};  // max_seconds counts from submission
+  GenerateOptions options = {};  // max_seconds counts from when the scheduler gets it
   int priority = 0;              // the higher one first
   kv::PrefixSpace space = {};    // with whose prompts beginnings may be shared
-  // Guesses, as a Drafter's propose(): they save steps and change no token.
-  std::function<std::span<const Token>(const History&, Index)> drafter = {};
+  // Adds guesses to the empty list, so many at most: they save steps and change no token.
+  std::function<void(const History&, Index most, std::vector<Token>& guesses)> drafter = {};
   // Gets each new token; false ends the text behind it.
   std::function<bool(Token)> sink = {};
 };
@@ -38,7 +37,7 @@ struct Request {
 struct Outcome {
   Generation generation = {};     // of a failed one, the tokens before
   std::exception_ptr error = {};  // what failed, where the reason is Reason::failed
-  double queue_seconds = 0;       // from submission until it ran first
+  double queue_seconds = 0;       // from when the scheduler got it until it ran first
   Index preemptions = 0;
   Index computed_tokens = 0;  // rows of steps, drafts and what was recomputed among them
 };
@@ -71,7 +70,7 @@ inline void check(const SchedulerOptions& options) {
           "decoding::SchedulerOptions: ageing_ticks is ", options.ageing_ticks);
 }
 
-// Counts and times of all requests since the scheduler was made.
+// Counts and times of all requests since the scheduler was made; times from when it got them.
 //
 // Units    tokens, requests, steps, seconds; a mean of nothing is 0
 struct SchedulerStatistics {
@@ -87,8 +86,8 @@ struct SchedulerStatistics {
   Index computed_tokens = 0;  // rows of steps
   Index generated_tokens = 0;
   double step_seconds = 0;         // inside of model::Decoder::step()
-  double queue_seconds = 0;        // from submission until they ran first
-  double first_token_seconds = 0;  // from submission until the first token
+  double queue_seconds = 0;        // until they ran first
+  double first_token_seconds = 0;  // until the first token
   double decode_seconds = 0;       // from there to the last
 
   double mean_queue_seconds() const noexcept { return mean(queue_seconds, ran); }

@@ -51,7 +51,7 @@ class Run {
     check(decoder.config(), store, "decoding::generate");
     expects(workspace.config() == decoder.config(),
             "decoding::generate: the workspace was made for another configuration");
-    if constexpr (BranchingDrafter<D>) {
+    if constexpr (kBranches) {
       expects(options.verification == Verification::agreement,
               "decoding::generate: verification by rejection is for guesses of one way");
     }
@@ -94,6 +94,8 @@ class Run {
   }
 
  private:
+  static constexpr bool kBranches = BranchingDrafter<D> && Forkable<S>;
+
   template <class Sink>
   Reason take_tokens(Sink& sink) {
     while (true) {
@@ -101,11 +103,7 @@ class Run {
       if (std::ssize(text_.sequence()) > room_.tokens) return room_.beyond;
       forget_drafts(1);
       if (text_.options().recompute) store_.rewind(0);
-      try {
-        if (const auto interrupted = catch_up()) return *interrupted;
-      } catch (const CacheFull&) {  // others have taken what the pool had
-        return Reason::cache_full;
-      }
+      if (const auto why = catch_up()) return *why;
     }
   }
 
@@ -120,7 +118,7 @@ class Run {
       const Index row = first_row(path) + static_cast<Index>(taken);
       const auto rest = std::span<const Token>(paths_[path]).subspan(taken);
       if (const auto ended = text_.take(workspace_, row, rest, drafter_, sink)) return ended;
-      path = go_on(path, text_.sequence().subspan(begin));
+      path = next_path(path, text_.sequence().subspan(begin));
     }
     return std::nullopt;
   }
@@ -132,8 +130,8 @@ class Run {
   }
 
   // The next path that begins with what was taken, whose fork becomes the store; or the end.
-  std::size_t go_on(std::size_t path, std::span<const Token> taken) {
-    if constexpr (BranchingDrafter<D>) {
+  std::size_t next_path(std::size_t path, std::span<const Token> taken) {
+    if constexpr (kBranches) {
       while (++path < paths_.size()) {
         if (paths_[path].size() < taken.size()) continue;
         if (!std::ranges::equal(taken, std::span(paths_[path]).first(taken.size()))) continue;
@@ -162,7 +160,7 @@ class Run {
   }
 
   void propose(Index most) {
-    if constexpr (BranchingDrafter<D>) {
+    if constexpr (kBranches) {
       const model::Limits& limits = workspace_.limits();
       Index rows = std::min(limits.rows, limits.logit_rows);
       for (const std::vector<Token>& path : drafter_.propose_paths(text_.history(), most)) {
@@ -177,17 +175,30 @@ class Run {
     }
   }
 
-  // Feeds the last token, with guesses behind it where the store has room for them.
-  void feed_last() {
+  // Feeds the last token, with guesses behind it where the store has room for them; or says that it
+  // has none for the token, because others have taken what the pool had.
+  std::optional<Reason> feed_last() {
     if (const Index most = draft_room(); most > 0) propose(most);
-    const std::span<const Token> last = text_.sequence().last(1);
     try {
-      if (!paths_.empty()) return step_paths(last.front());
+      if (!paths_.empty()) {
+        step_paths();
+        return std::nullopt;
+      }
     } catch (const CacheFull&) {
       paths_.clear();
       forks_.clear();
     }
-    step(last);
+    return unless_full([&] { step(text_.sequence().last(1)); });
+  }
+
+  template <class F>
+  static std::optional<Reason> unless_full(F&& work) {
+    try {
+      work();
+      return std::nullopt;
+    } catch (const CacheFull&) {
+      return Reason::cache_full;
+    }
   }
 
   void step(std::span<const Token> tokens) {
@@ -197,14 +208,14 @@ class Run {
   }
 
   // The last token and the guesses behind it, the first path on the store and others on forks.
-  void step_paths(Token last) {
+  void step_paths() {
     batch_.clear();
-    if constexpr (BranchingDrafter<D>) {
+    if constexpr (kBranches) {
       while (forks_.size() + 1 < paths_.size()) forks_.push_back(store_.fork());
     }
     Index proposed = 0;
     for (std::size_t path = 0; path < paths_.size(); ++path) {
-      fed_.assign(1, last);
+      fed_.assign(1, text_.sequence().back());
       fed_.insert(fed_.end(), paths_[path].begin(), paths_[path].end());
       batch_.add(path == 0 ? store_ : forks_[path - 1], fed_, model::Logits::all);
       proposed += std::ssize(paths_[path]);
@@ -214,14 +225,21 @@ class Run {
   }
 
   // Feeds what the store lacks of the sequence; the logits of its last token are in row 0 then,
-  // those of drafts in the rows behind it.
+  // those of drafts in the rows behind it. Nothing, or why it did not.
   std::optional<Reason> catch_up() {
-    std::optional<Reason> why;
-    const auto go_on = [&] { return !(why = text_.interruption()); };
     if (text_.generated() > 0 && store_.end() == std::ssize(text_.sequence()) - 1) {
-      if (go_on()) feed_last();
+      const auto why = text_.interruption();
+      return why ? why : feed_last();
+    }
+    std::optional<Reason> why;
+    const auto fill = [&] {
+      feed(decoder_, store_, workspace_, batch_, text_.sequence(),
+           [&] { return !(why = text_.interruption()); });
+    };
+    if (text_.generated() > 0) {
+      if (const auto full = unless_full(fill)) return full;
     } else {
-      feed(decoder_, store_, workspace_, batch_, text_.sequence(), go_on);
+      fill();
     }
     return why;
   }

@@ -25,7 +25,6 @@
 #include <algorithm>
 #include <concepts>
 #include <cstddef>
-#include <limits>
 #include <optional>
 #include <span>
 #include <type_traits>
@@ -174,8 +173,7 @@ std::vector<Generation> generate_samples(const model::Decoder& decoder, kv::Page
   detail::Samples<kv::Paged<K, V>, std::remove_reference_t<Sink>> run(decoder, workspace, prompt,
                                                                       options, samples, sink);
   const Index cached = std::min<Index>(store.end(), std::ssize(prompt) - 1);
-  const bool learned = room.beyond == Reason::positions_full;
-  return run.run(store, cached, learned ? room.tokens : std::numeric_limits<Index>::max());
+  return run.run(store, cached, decoder.positions());
 }
 
 }  // namespace decant::inline v0::decoding

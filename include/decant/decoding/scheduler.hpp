@@ -6,9 +6,8 @@
 // its own and waits again; what it had is computed anew, to the same bits. So which company a
 // request has, and how often it is put off, changes no token of it.
 //
-// Depends on  decoding/{admission,continuation,job,request}.hpp,
-// kv/{page_pool,paged,prefix_tree}.hpp,
-//             model/{batch,decoder,store_check,workspace}.hpp
+// Depends on  decoding/{admission,continuation,event_list,job,request}.hpp,
+//             model/{batch,decoder,store_check,workspace}.hpp, kv/{page_pool,paged,prefix_tree}.hpp
 // Source      Yu et al. 2022, "Orca" (scheduling by the step)
 // Tested by   tests/decoding/scheduler_test.cpp, tests/law/scheduler_test.cpp
 #pragma once
@@ -20,6 +19,7 @@
 #include <decant/decoding/admission.hpp>
 #include <decant/decoding/continuation.hpp>
 #include <decant/decoding/drafter.hpp>
+#include <decant/decoding/event_list.hpp>
 #include <decant/decoding/generation.hpp>
 #include <decant/decoding/job.hpp>
 #include <decant/decoding/request.hpp>
@@ -36,11 +36,9 @@
 #include <cstdint>
 #include <exception>
 #include <iterator>
-#include <limits>
 #include <optional>
 #include <span>
 #include <utility>
-#include <vector>
 
 namespace decant::inline v0::decoding {
 
@@ -50,8 +48,11 @@ namespace decant::inline v0::decoding {
 // Without a tree nothing is shared between requests. Where others take pages of the pool too, a
 // request that finds none left though it runs alone ends with cache_full.
 //
-// Cost     a tick is one step, and beside it O(running + waiting), the tokens of the first waiting
-//          prompt where a tree is searched for it, and what samplers take
+// Cost     a tick is one step, and beside it O(running^2 + waiting), the tokens of the prompts that
+//          are looked up in a tree (those that begin to run, and the first that may not, each
+//          tick) or kept there (at the end of a prompt, of a request, and when it is put off), and
+//          what samplers take. submit() copies the prompt; cancel() and preempt() look through
+//          all requests
 // Threads  one owner, with the pool and the tree; check() alone may be called by anyone
 template <codec::Codec K, codec::Codec V = K>
 class Scheduler {
@@ -84,11 +85,11 @@ class Scheduler {
   void check(const Request& request) const {
     detail::check_request(request, decoder_.config(), kWho);
     const Index prompt = std::ssize(request.prompt);
-    expects(prompt <= positions(), kWho, ": a prompt of ", prompt, " tokens for a model of ",
-            positions(), " positions");
+    expects(prompt <= decoder_.positions(), kWho, ": a prompt of ", prompt,
+            " tokens for a model of ", decoder_.positions(), " positions");
     const Index new_tokens = request.options.max_new_tokens;  // of which the last is not fed
     const Index fed =
-        std::min(positions(), checked_sum(prompt, std::max<Index>(0, new_tokens - 1)));
+        std::min(decoder_.positions(), checked_sum(prompt, std::max<Index>(0, new_tokens - 1)));
     const Index pages = ceil_div(fed, pool_.page_tokens());
     expects<CacheFull>(pages <= admission_.pages(), kWho, ": a prompt of ", prompt, " tokens and ",
                        new_tokens, " new ones take ", pages, " pages, there are ",
@@ -100,11 +101,11 @@ class Scheduler {
   // Errors   as check(), and std::bad_alloc; nothing changed then
   RequestId submit(Request request) {
     check(request);
-    const RequestId id = statistics_.submitted + 1;
+    const RequestId id = last_ + 1;
     const typename Admission::Place place = {ticks_ - request.priority * options_.ageing_ticks, id};
     admission_.waiting().try_emplace(place, id, std::move(request), decoder_.config(), pool_, kWho);
     statistics_.submitted += 1;
-    return id;
+    return last_ = id;
   }
 
   // Ends a request with the next tick; false where there is none of that name.
@@ -118,8 +119,8 @@ class Scheduler {
     return false;
   }
 
-  // Takes its pages from a request that runs, which then waits again; false where none does of that
-  // name.
+  // Takes its pages from a request that runs, for somebody else who needs them before the next
+  // tick, which may let it run again; false where none does of that name.
   bool preempt(RequestId id) noexcept {
     const auto at = find(admission_.running(), id);
     if (at == admission_.running().end()) return false;
@@ -134,7 +135,7 @@ class Scheduler {
   //          anything then, and the next tick goes on. What samplers, masks, sinks and drafters
   //          throw ends their request alone, with Reason::failed
   std::span<Event> tick() {
-    if (std::exchange(delivered_, false)) events_.clear();
+    events_.begin();
     ticks_ += 1;
     end_interrupted();
     admission_.admit();
@@ -142,10 +143,21 @@ class Scheduler {
                        options_.prompt_rows_beside_decoding);
     propose_drafts();
     secure_pages();
-    make_event_room(running());
+    events_.make_room(running());
     if (step()) take_tokens();
-    delivered_ = true;
-    return events_;
+    return events_.tell();
+  }
+
+  // Ends all requests at once: with Reason::failed where there is an error, or as cancelled.
+  //
+  // Errors   std::bad_alloc; some are then left
+  std::span<Event> end_all(const std::exception_ptr& error = {}) {
+    events_.begin();
+    const Reason reason = error ? Reason::failed : Reason::cancelled;
+    for (Jobs* jobs : {&admission_.running(), &admission_.waiting()}) {
+      for (auto at = jobs->begin(); at != jobs->end();) at = end(*jobs, at, reason, error);
+    }
+    return events_.tell();
   }
 
   bool idle() const noexcept { return running() == 0 && waiting() == 0; }
@@ -165,17 +177,8 @@ class Scheduler {
     return std::ranges::find_if(jobs, [&](const auto& job) { return job.second.id == id; });
   }
 
-  Index positions() const noexcept {
-    const bool learned = !decoder_.weights().positions.empty();
-    return learned ? decoder_.config().max_positions : std::numeric_limits<Index>::max();
-  }
   static Index places(const model::Limits& limits) noexcept {
     return std::min({limits.rows, limits.logit_rows, limits.sequences});
-  }
-
-  void make_event_room(Index count) {
-    const std::size_t size = events_.size() + static_cast<std::size_t>(count);
-    if (size > events_.capacity()) events_.reserve(2 * size);
   }
 
   void end_interrupted() {
@@ -191,7 +194,7 @@ class Scheduler {
   // Tells how a request ended, and forgets it; the next one. Allocates nothing where there is room
   // for an event.
   Iterator end(Jobs& jobs, Iterator at, Reason reason, std::exception_ptr error = {}) {
-    make_event_room(1);
+    events_.make_room(1);
     Job& job = at->second;
     if (!error) admission_.keep(job);
     Outcome& outcome = job.outcome;
@@ -200,7 +203,7 @@ class Scheduler {
     outcome.error = std::move(error);
     statistics_.ended += 1;
     statistics_.failed += reason == Reason::failed;
-    events_.push_back({job.id, std::move(job.fresh), std::move(outcome)});
+    events_.add({job.id, std::move(job.fresh), std::move(outcome)});
     return jobs.erase(at);
   }
 
@@ -214,10 +217,11 @@ class Scheduler {
     }
     for (auto at = admission_.running().begin(); at != admission_.running().end();) {
       Job& job = at->second;
-      const Index room = positions() - std::ssize(job.text.sequence());
+      const Index room = decoder_.positions() - std::ssize(job.text.sequence());
+      const Index most = std::min({rows, logits, room});
+      job.fresh.reserve(static_cast<std::size_t>(std::max<Index>(0, most)) + 1);
       try {
-        detail::propose_drafts(job, std::min({rows, logits, room}), decoder_.config(), kWho);
-        job.fresh.reserve(job.drafts.size() + 1);
+        detail::propose_drafts(job, most, decoder_.config(), kWho);
       } catch (...) {
         at = end(admission_.running(), at, Reason::failed, std::current_exception());
         continue;
@@ -286,10 +290,10 @@ class Scheduler {
     }
     const Position length = std::ssize(job.text.sequence());
     job.store.rewind(std::min(job.store.end(), job.text.ended() ? length : length - 1));
-    if (!ended && length > positions()) ended = Reason::positions_full;
+    if (!ended && length > decoder_.positions()) ended = Reason::positions_full;
     if (ended) return end(admission_.running(), at, *ended, std::move(error));
     if (prompt) admission_.keep(job);
-    events_.push_back({job.id, std::exchange(job.fresh, {}), {}});
+    events_.add({job.id, std::exchange(job.fresh, {}), {}});
     return std::next(at);
   }
 
@@ -298,9 +302,9 @@ class Scheduler {
   kv::PagePool<K, V>& pool_;
   SchedulerOptions options_;
   model::Batch<Store> batch_;
-  std::vector<Event> events_;
-  bool delivered_ = false;
+  detail::EventList events_;
   std::int64_t ticks_ = 0;
+  RequestId last_ = 0;
   SchedulerStatistics statistics_;
   Admission admission_;
 };

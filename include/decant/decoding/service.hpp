@@ -13,6 +13,7 @@
 #include <decant/decoding/request.hpp>
 #include <decant/decoding/scheduler.hpp>
 
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <exception>
@@ -54,16 +55,17 @@ struct Mailbox {
 
 }  // namespace detail
 
-// The answer to a request of a service, as it grows. Cancels the request when it goes. Move-only.
+// The answer to a request of a service, as it grows. Cancels the request when it goes. Move-only;
+// one that was moved from can only be assigned to, or go.
 //
+// Errors   wait(): std::bad_alloc
 // Threads  next() and wait() for one thread at a time, cancel() for any
 class Stream {
  public:
   explicit Stream(std::shared_ptr<detail::Mailbox> mailbox) : mailbox_(std::move(mailbox)) {}
   Stream(Stream&&) noexcept = default;
   Stream& operator=(Stream&& other) noexcept {
-    cancel();
-    mailbox_ = std::move(other.mailbox_);
+    std::swap(mailbox_, other.mailbox_);
     return *this;
   }
   ~Stream() { cancel(); }
@@ -97,8 +99,8 @@ class Stream {
 // Borrows a scheduler, which nobody else uses while the service lives. When it goes, requests that
 // have not ended are cancelled; streams may outlive it.
 //
-// Functions of requests are called in the service's thread. Where a tick fails again and again (no
-// memory, an executor that throws), all requests end with that error.
+// Functions of requests are called in the service's thread. Where a tick fails eight times in a row
+// (no memory, an executor that throws), all requests end with that error.
 //
 // Errors   std::system_error from the constructor where there is no thread to be had
 // Threads  any
@@ -142,38 +144,46 @@ class Service {
 
   void work(const std::stop_token& stop) noexcept {
     for (int failures = 0; wait_for_work(stop);) {
+      take_in();
       try {
         deliver(scheduler_.tick());
         failures = 0;
       } catch (...) {
-        if (++failures == kTries) fail_all(std::current_exception());
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        if (++failures < kTries) continue;
+        end_all(std::current_exception());
+        failures = 0;
       }
       const std::lock_guard lock(mutex_);
       statistics_ = scheduler_.statistics();
     }
-    cancel_all();
+    take_in();
+    end_all({});
   }
 
-  // Takes new requests in; false once the service goes.
-  bool wait_for_work(const std::stop_token& stop) {
-    std::vector<Letter> letters;
-    {
-      std::unique_lock lock(mutex_);
-      arrived_.wait(lock, stop, [&] { return !inbox_.empty() || !scheduler_.idle(); });
-      letters.swap(inbox_);
-    }
-    for (Letter& letter : letters) submit(letter);
+  // False once the service goes.
+  bool wait_for_work(const std::stop_token& stop) noexcept {
+    std::unique_lock lock(mutex_);
+    arrived_.wait(lock, stop, [&] { return !inbox_.empty() || !scheduler_.idle(); });
     return !stop.stop_requested();
   }
 
-  void submit(Letter& letter) noexcept {
-    RequestId id = 0;
-    try {
-      id = scheduler_.submit(std::move(letter.request));
-      mailboxes_.emplace(id, letter.mailbox);
-    } catch (...) {
-      if (id != 0) scheduler_.cancel(id);
-      letter.mailbox->end(outcome_of(std::current_exception()));
+  // Hands what has come to the scheduler.
+  void take_in() noexcept {
+    std::vector<Letter> letters;
+    {
+      const std::lock_guard lock(mutex_);
+      letters.swap(inbox_);
+    }
+    for (Letter& letter : letters) {
+      RequestId id = 0;
+      try {
+        id = scheduler_.submit(std::move(letter.request));
+        mailboxes_.emplace(id, letter.mailbox);
+      } catch (...) {
+        if (id != 0) scheduler_.cancel(id);
+        letter.mailbox->end(outcome_of(std::current_exception()));
+      }
     }
   }
 
@@ -194,20 +204,16 @@ class Service {
     }
   }
 
-  void fail_all(const std::exception_ptr& error) noexcept {
-    for (const auto& [id, mailbox] : mailboxes_) {
-      scheduler_.cancel(id);
-      mailbox->end(outcome_of(error));
-    }
-    mailboxes_.clear();
-  }
-
-  void cancel_all() noexcept {
-    for (const auto& [id, mailbox] : mailboxes_) scheduler_.cancel(id);
+  // All requests, with what they have so far; without memory to tell that, with the error alone.
+  void end_all(const std::exception_ptr& error) noexcept {
     try {
-      deliver(scheduler_.tick());
-    } catch (...) {
-      fail_all(std::current_exception());
+      deliver(scheduler_.end_all(error));
+    } catch (const std::bad_alloc&) {
+      for (const auto& [id, mailbox] : mailboxes_) {
+        scheduler_.cancel(id);
+        mailbox->end(outcome_of(std::current_exception()));
+      }
+      mailboxes_.clear();
     }
   }
 

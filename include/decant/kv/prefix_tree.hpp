@@ -14,6 +14,7 @@
 
 #include <decant/codec/concept.hpp>
 #include <decant/core/error.hpp>
+#include <decant/core/shape.hpp>
 #include <decant/core/types.hpp>
 #include <decant/kv/page_pool.hpp>
 #include <decant/kv/paged.hpp>
@@ -38,7 +39,7 @@ namespace decant::inline v0::kv {
 // Units    max_pages: how many pages the tree keeps at most, used by sequences or not
 // Errors   std::invalid_argument, std::bad_alloc; the tree is then whole, and holds no less
 // Cost     match and insert O(tokens) on average; an evicted page O(log nodes), and O(1) for each
-//          end of a branch that is in use
+//          end of a branch that is in use, or O(pages of the branch) where no other is left
 // Threads  as its pool
 template <codec::Codec K, codec::Codec V = K, class Hash = TokenHash>
 class PrefixTree {
@@ -127,7 +128,7 @@ class PrefixTree {
   bool make_room(Index count) {
     if (count > pool_->total_pages() - pool_->used_pages()) return false;
     while (pool_->free_pages() < count) {
-      if (!evict_one(nullptr, std::numeric_limits<int>::max())) return false;
+      if (!evict_one(nullptr, std::numeric_limits<int>::max()) && !uncover_one()) return false;
     }
     return true;
   }
@@ -253,6 +254,20 @@ class PrefixTree {
     for (Node* leaf : leaves_) {
       if (leaf->priority > highest) break;
       if (leaf == spared || pool_->used(leaf->page)) continue;
+      remove(*leaf);
+      statistics_.evicted_pages += 1;
+      return true;
+    }
+    return false;
+  }
+
+  // Gives up a leaf that is in use and stands before pages that are not; its page stays with its
+  // sequences.
+  bool uncover_one() noexcept {
+    for (Node* leaf : leaves_) {
+      const Node* at = leaf;
+      while (at != nullptr && pool_->used(at->page)) at = at->parent;
+      if (at == nullptr) continue;
       remove(*leaf);
       statistics_.evicted_pages += 1;
       return true;

@@ -25,6 +25,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <limits>
 #include <span>
 #include <utility>
 
@@ -46,6 +47,10 @@ class Decoder {
 
   const Config& config() const noexcept { return config_; }
   const Weights& weights() const noexcept { return weights_; }
+  // How many positions it has learned; where it turns them, all there are.
+  Index positions() const noexcept {
+    return weights_.positions.empty() ? std::numeric_limits<Index>::max() : config_.max_positions;
+  }
 
   // Appends the batch's tokens to its stores; workspace.logits(i) then holds the rows wanted. All
   // or nothing: after an exception every store holds what it held, but that a ring may have let go
@@ -81,10 +86,8 @@ class Decoder {
     }
     for (const auto& entry : batch.entries()) {
       check(config_, *entry.store, "model::Decoder::step");
-      expects(
-          weights_.positions.empty() || entry.rows <= config_.max_positions - entry.store->end(),
-          "model::Decoder::step: position ", entry.store->end() + entry.rows - 1, " is beyond the ",
-          config_.max_positions, " learned ones");
+      expects(entry.rows <= positions() - entry.store->end(), "model::Decoder::step: position ",
+              entry.store->end() + entry.rows - 1, " is beyond the ", positions(), " learned ones");
     }
   }
 
