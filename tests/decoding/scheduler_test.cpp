@@ -362,6 +362,21 @@ TEST_F(SchedulerTest, TellsLaterWhatATickThatFailedHasEnded) {
   EXPECT_EQ(pool.used_pages(), 0);
 }
 
+// Pages are kept by a tree that the scheduler does not know.
+TEST_F(SchedulerTest, EndsWithAFullCacheWhereOthersKeepThePages) {
+  Bureau bureau(decoder_, 3, limits_, {}, false);
+  {
+    kv::Paged<codec::F32> guest(bureau.pool());
+    guest.reserve(16);
+    guest.publish(16);
+    bureau.tree().insert({}, prompt(16, 5), guest);
+  }
+  const RequestId id = bureau.submit(request(prompt(30, 1), 10));
+  bureau.finish();
+  EXPECT_EQ(bureau.reason(id), Reason::cache_full);
+  EXPECT_EQ(bureau.tokens(id).size(), 3u);
+}
+
 // A page is in use by others than requests.
 TEST_F(SchedulerTest, EndsWithAFullCacheWhereOthersHoldThePages) {
   Bureau bureau(decoder_, 3, limits_);

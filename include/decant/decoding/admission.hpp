@@ -99,8 +99,9 @@ class Admission {
         job.store.reserve(job.rows);
         continue;
       }
-      const bool alone = std::ssize(running_) == 1;
-      if (alone && pool_.used_pages() > std::ssize(job.store.pages())) return at;
+      // What lacks pages though it has all that are in use lacks one for a copy, and does without.
+      const bool has_all = pool_.used_pages() == std::ssize(job.store.pages());
+      if (std::ssize(running_) == 1 && (!has_all || pages <= left())) return at;
       preempt(at);
       break;
     }
