@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <exception>
 #include <optional>
 #include <stdexcept>
@@ -42,6 +43,15 @@ class ServiceTest : public testing::Test {
     kv::Contiguous<codec::F32> store(decoder_.config().geometry(), 400);
     model::Workspace workspace(decoder_.config(), {.rows = 64});
     return generate(decoder_, store, workspace, request.prompt, request.options).tokens;
+  }
+  // One that takes longer than any thread is kept waiting.
+  Request slow() const {
+    Request wanted = request(3, 300);
+    wanted.sink = [](Token) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(3));
+      return true;
+    };
+    return wanted;
   }
   static Tokens read(Stream& stream) {
     Tokens tokens;
@@ -145,7 +155,7 @@ TEST_F(ServiceTest, CancelsWhatIsLeftWhenItGoes) {
   std::optional<Stream> stream;
   {
     Service service(scheduler_);
-    stream = service.submit(request(3, 300));
+    stream = service.submit(slow());
     EXPECT_TRUE(stream->next());
   }
   Tokens tokens = read(*stream);
@@ -201,9 +211,12 @@ TEST_F(ServiceTest, EndsWhatCameLast) {
 
 TEST_F(ServiceTest, CancelsAStreamThatNobodyReads) {
   Service service(scheduler_);
-  { const Stream dropped = service.submit(request(3, 300)); }
-  Stream stream = service.submit(request(4, 5));
+  { const Stream dropped = service.submit(slow()); }
+  Stream stream = service.submit(slow());
+  stream = service.submit(request(4, 5));  // in its place
   EXPECT_EQ(read(stream), alone(request(4, 5)));
+  while (service.statistics().ended < 3) std::this_thread::yield();
+  EXPECT_LT(service.statistics().generated_tokens, 300);
 }
 
 }  // namespace
