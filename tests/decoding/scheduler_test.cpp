@@ -392,6 +392,28 @@ TEST_F(SchedulerTest, EndsWithAFullCacheWhereOthersHoldThePages) {
   EXPECT_EQ(bureau.pool().used_pages(), 1);
 }
 
+// Pages are kept by a tree that the scheduler knows nothing of, and will not be had.
+TEST_F(SchedulerTest, EndsWithAFullCacheWhereOthersKeepThePages) {
+  for (bool shares : {false, true}) {
+    Bureau bureau(decoder_, 4, limits_, {}, shares);
+    Tree foreign(bureau.pool());
+    {
+      kv::Paged<codec::F32> guest(bureau.pool());
+      guest.reserve(32);
+      guest.publish(32);
+      foreign.insert({}, prompt(32, 5), guest);
+    }
+    const RequestId id = bureau.submit(request(prompt(30, 1), 10));
+    for (int tick = 0; tick < 50 && !bureau.scheduler().idle(); ++tick) bureau.tick();
+    ASSERT_TRUE(bureau.ended(id));
+    EXPECT_EQ(bureau.reason(id), Reason::cache_full);
+    Tokens expected = alone(request(prompt(30, 1), 10));
+    expected.resize(3);
+    EXPECT_EQ(bureau.tokens(id), expected);
+    EXPECT_EQ(bureau.pool().used_pages(), 0);
+  }
+}
+
 TEST_F(SchedulerTest, RunsTheMoreImportantFirst) {
   Bureau bureau(decoder_, 8, {.rows = 32, .logit_rows = 1, .sequences = 1});
   const RequestId low = bureau.submit(request(prompt(4, 1), 6, -1));
