@@ -524,6 +524,34 @@ TEST_F(SchedulerTest, FailsTheGuiltyAlone) {
   EXPECT_THROW(std::rethrow_exception(none), NoCandidate);
 }
 
+// From a sink, a mask and a drafter: to submit and to cancel is all right, the rest is refused.
+TEST_F(SchedulerTest, IsCalledByTheFunctionsOfItsRequests) {
+  const Request quiet = request(prompt(6, 1), 8);
+  Request busy = quiet;
+  Bureau bureau(decoder_, 12, limits_);
+  Scheduler<codec::F32>& scheduler = bureau.scheduler();
+  RequestId self = 0, other = 0;
+  std::vector<RequestId> born;
+  const auto call = [&] {
+    EXPECT_FALSE(scheduler.preempt(self));
+    EXPECT_FALSE(scheduler.preempt(other));
+    EXPECT_THROW(scheduler.tick(), std::invalid_argument);
+    if (born.size() < 9) born.push_back(bureau.submit(quiet));
+    if (born.size() == 9) scheduler.cancel(other);
+  };
+  const std::vector<std::uint32_t> all(2, ~0u);
+  busy.sink = [&](Token) { return call(), true; };
+  busy.drafter = [&](const History&, Index) { return call(), std::span<const Token>(); };
+  busy.options.allowed = [&](std::span<const Token>) { return call(), std::span(all); };
+  self = bureau.submit(busy);
+  other = bureau.submit(request(prompt(9, 2), 60));
+  bureau.finish();
+  EXPECT_EQ(born.size(), 9u);
+  EXPECT_EQ(bureau.tokens(self), alone(quiet));
+  EXPECT_EQ(bureau.reason(other), Reason::cancelled);
+  for (RequestId id : born) EXPECT_EQ(bureau.tokens(id), alone(quiet));
+}
+
 // A token whose embedding is no number spoils the logits behind it, and nothing that others use.
 TEST_F(SchedulerTest, KeepsBrokenNumbersToThemselves) {
   reference::Model toy = reference::toy();

@@ -21,7 +21,8 @@ namespace decant::inline v0::decoding {
 
 using RequestId = std::uint64_t;
 
-// Functions are called by tick(); what they throw ends their request alone.
+// Functions are called by tick(); what they throw ends their request alone. They may submit and
+// cancel requests, but neither tick nor preempt.
 struct Request {
   std::vector<Token> prompt = {};
   GenerateOptions options = {};  // max_seconds counts from when the scheduler gets it

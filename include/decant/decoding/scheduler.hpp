@@ -120,8 +120,9 @@ class Scheduler {
   }
 
   // Takes its pages from a request that runs, for somebody else who needs them before the next
-  // tick, which may let it run again; false where none does of that name.
+  // tick, which may let it run again; false where none does of that name, and in a tick.
   bool preempt(RequestId id) noexcept {
+    if (ticking_) return false;
     const auto at = find(admission_.running(), id);
     if (at == admission_.running().end()) return false;
     admission_.preempt(at);
@@ -133,8 +134,11 @@ class Scheduler {
   //
   // Errors   std::bad_alloc, and whatever the workspace's executor throws; no request has lost
   //          anything then, and the next tick goes on. What samplers, masks, sinks and drafters
-  //          throw ends their request alone, with Reason::failed
+  //          throw ends their request alone, with Reason::failed. std::invalid_argument where it is
+  //          called by one of those
   std::span<Event> tick() {
+    expects(!ticking_, kWho, ": a tick within a tick");
+    const Ticking now(ticking_);
     events_.begin();
     ticks_ += 1;
     end_interrupted();
@@ -150,8 +154,9 @@ class Scheduler {
 
   // Ends all requests at once: with Reason::failed where there is an error, or as cancelled.
   //
-  // Errors   std::bad_alloc; some are then left
+  // Errors   std::bad_alloc; some are then left. std::invalid_argument in a tick
   std::span<Event> end_all(const std::exception_ptr& error = {}) {
+    expects(!ticking_, kWho, ": all ended within a tick");
     events_.begin();
     const Reason reason = error ? Reason::failed : Reason::cancelled;
     for (Jobs* jobs : {&admission_.running(), &admission_.waiting()}) {
@@ -172,6 +177,18 @@ class Scheduler {
   using Job = detail::Job<K, V>;
   using Jobs = typename Admission::Jobs;
   using Iterator = typename Admission::Iterator;
+
+  // Says so while it lives.
+  class Ticking {
+   public:
+    explicit Ticking(bool& flag) noexcept : flag_(flag) { flag_ = true; }
+    Ticking(const Ticking&) = delete;
+    Ticking& operator=(const Ticking&) = delete;
+    ~Ticking() { flag_ = false; }
+
+   private:
+    bool& flag_;
+  };
 
   static Iterator find(Jobs& jobs, RequestId id) noexcept {
     return std::ranges::find_if(jobs, [&](const auto& job) { return job.second.id == id; });
@@ -303,6 +320,7 @@ class Scheduler {
   SchedulerOptions options_;
   model::Batch<Store> batch_;
   detail::EventList events_;
+  bool ticking_ = false;
   std::int64_t ticks_ = 0;
   RequestId last_ = 0;
   SchedulerStatistics statistics_;
