@@ -12,6 +12,8 @@
 #include <atomic>
 #include <chrono>
 #include <exception>
+#include <functional>
+#include <future>
 #include <optional>
 #include <stdexcept>
 #include <stop_token>
@@ -138,17 +140,50 @@ TEST_F(ServiceTest, SurvivesAStepThatFails) {
   Service service(scheduler);
   Stream first = service.submit(request(5, 6));
   EXPECT_EQ(read(first), alone(request(5, 6)));
-  EXPECT_EQ(service.statistics().submitted, 1);
+  for (int time = 0; time < 3; ++time) {  // each of which is forgotten
+    moody.failures = 5;
+    Stream again = service.submit(request(5, 6));
+    EXPECT_EQ(read(again), alone(request(5, 6)));
+  }
   moody.failures = 1 << 30;
+  Request given_up = request(5, 6);
+  std::atomic<int> heard = 0;
+  given_up.sink = [&](Token) { return ++heard > 0; };
+  Stream second = service.submit(given_up);
+  EXPECT_TRUE(read(second).empty());
+  EXPECT_THROW(std::rethrow_exception(second.wait().error), std::runtime_error);
+  EXPECT_EQ(heard, 0);
   for (int round = 0; round < 3; ++round) {  // whenever they come
-    Stream second = service.submit(request(5, 6)), also = service.submit(request(6, 6));
-    EXPECT_TRUE(read(second).empty());
-    EXPECT_THROW(std::rethrow_exception(second.wait().error), std::runtime_error);
+    Stream more = service.submit(request(5, 6)), also = service.submit(request(6, 6));
+    EXPECT_TRUE(read(more).empty());
     EXPECT_EQ(also.wait().generation.reason, Reason::failed);
   }
   moody.failures = 0;
   Stream third = service.submit(request(5, 6));
   EXPECT_EQ(read(third), alone(request(5, 6)));
+  EXPECT_EQ(heard, 0);
+}
+
+// A request that comes when all others have just been given up, and steps still fail.
+TEST_F(ServiceTest, GivesUpAgainWhereStepsGoOnFailing) {
+  struct Broken final : Executor {
+    std::function<void()> meanwhile;
+    int steps = 0;
+    Index threads() const noexcept override { return 1; }
+    void parallel_for(Index, FunctionRef<void(Index, Index)>) override {
+      if (++steps == 8) meanwhile();
+      throw std::runtime_error("no step at all");
+    }
+  } broken;
+  model::Workspace workspace(decoder_.config(), {.rows = 32, .logit_rows = 8, .sequences = 8},
+                             broken);
+  Scheduler<codec::F32> scheduler(decoder_, workspace, pool_, {}, &tree_);
+  Service service(scheduler);
+  std::promise<Stream> late;
+  broken.meanwhile = [&] { late.set_value(service.submit(request(6, 6))); };
+  Stream first = service.submit(request(5, 6));
+  EXPECT_THROW(std::rethrow_exception(first.wait().error), std::runtime_error);
+  EXPECT_THROW(std::rethrow_exception(late.get_future().get().wait().error), std::runtime_error);
 }
 
 TEST_F(ServiceTest, CancelsWhatIsLeftWhenItGoes) {
