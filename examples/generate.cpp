@@ -24,6 +24,7 @@
 #include "support/store.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <iostream>
 #include <string>
 #include <type_traits>
@@ -188,6 +189,9 @@ void check_several(const Options& options) {
   excludes(options.generate.log_probabilities.has_value(), "--logprobs");
   if (options.several.beams == 0) return;
   excludes(!options.stops.empty(), "--stop");
+  excludes(std::isfinite(options.generate.max_seconds), "--max-seconds");
+  expects<examples::UsageError>(options.generate.max_new_tokens > 0,
+                                "--max-new-tokens: 0, of beams");
   expects<examples::UsageError>(options.several.samples <= options.several.beams,
                                 "--samples: ", options.several.samples, " of the best of ",
                                 options.several.beams, " beams");

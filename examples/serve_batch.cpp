@@ -18,6 +18,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <map>
@@ -135,6 +136,7 @@ class Engine {
         progress();
       }
     }
+    expects<std::runtime_error>(!in->bad(), "the requests cannot be read to their end");
     if (options_.progress) progress();
     if (options_.stats) print_statistics();
   }
@@ -255,7 +257,8 @@ class Engine {
 std::shared_ptr<std::istream> open(const std::string& path) {
   if (path.empty()) return {&std::cin, [](std::istream*) {}};
   auto file = std::make_shared<std::ifstream>(path);
-  expects<examples::UsageError>(file->is_open(), "--input: cannot read ", path);
+  expects<examples::UsageError>(file->is_open() && !std::filesystem::is_directory(path),
+                                "--input: cannot read ", path);
   return file;
 }
 
