@@ -12,6 +12,7 @@
 #include <gtest/gtest.h>
 
 #include <cstddef>
+#include <limits>
 #include <random>
 #include <span>
 #include <stdexcept>
@@ -26,17 +27,20 @@ using Path = std::vector<Token>;
 struct Oracle {
   Path whole;
   Index paths = 3;
-  Index right = 4;  // guesses of the right way that are right
+  Index right = 4;                                   // guesses of the right way that are right
+  Index length = std::numeric_limits<Index>::max();  // of a way, at most
+  Index calls = 0;
   std::mt19937 random{7};
   std::vector<Path> said = {};
 
   std::span<const Path> propose_paths(const History& history, Index most) {
+    calls += 1;
     said.assign(static_cast<std::size_t>(paths), {});
     const auto good = static_cast<std::size_t>(random() % static_cast<unsigned long>(paths));
     for (std::size_t path = 0; path < said.size(); ++path) {
       // Ways part at different places.
       const Index same = path == good ? right : static_cast<Index>(random() % 3);
-      for (Index at = 0; at < most + 1; ++at) {  // one more than is wanted
+      for (Index at = 0; at < std::min(most + 1, length); ++at) {  // one more than is wanted
         const std::size_t place = history.tokens.size() + static_cast<std::size_t>(at);
         if (place >= whole.size()) break;
         const Token token = whole[place];
@@ -100,9 +104,10 @@ TYPED_TEST(Branching, GivesTheTokensAndRowsOfARunWithoutGuesses) {
     const Generation expected = this->run(plain, none);
     Path whole = this->prompt_;
     whole.insert(whole.end(), expected.tokens.begin(), expected.tokens.end());
-    for (Index paths : {1, 2, 4}) {
+    for (Index paths : {1, 2, 6}) {
       for (Index right : {0, 1, 3, 9}) {
         Oracle oracle{.whole = whole, .paths = paths, .right = right};
+        oracle.length = paths == 1 ? 100 : right + 1;
         typename TestFixture::Store store(this->pool_);
         const Generation found = this->run(store, oracle);
         EXPECT_EQ(found.tokens, expected.tokens);
@@ -114,6 +119,10 @@ TYPED_TEST(Branching, GivesTheTokensAndRowsOfARunWithoutGuesses) {
         const Statistics& statistics = found.statistics;
         EXPECT_GT(statistics.proposed_tokens, 0);
         EXPECT_LE(statistics.accepted_tokens, statistics.proposed_tokens);
+        // The prompt gives a token, a step one and those accepted; the last has no guesses.
+        const Index steps = statistics.generated_tokens - 1 - statistics.accepted_tokens;
+        EXPECT_GE(steps, oracle.calls);
+        EXPECT_LE(steps, oracle.calls + 1);
         // Every step but the last ones gives as many tokens as are right, and one more.
         if (right == 3) {
           EXPECT_GE(statistics.accepted_tokens, 30) << paths << " paths";
@@ -189,6 +198,8 @@ TEST(BranchingNgram, GuessesWhatFollowedBefore) {
   EXPECT_EQ(paths[1], (Path{3, 9}));
   EXPECT_EQ(paths[2], (Path{5, 6}));  // what followed 2
   EXPECT_EQ(drafter.propose_paths({text, 0}, 1)[0], (Path{4}));
+  const Path song = {1, 2, 3, 1, 2, 3, 1, 2};
+  EXPECT_EQ(drafter.propose_paths({song, 0}, 8).size(), 1u);  // one way, which it went twice
   const Path fresh = {1, 2, 3};
   EXPECT_TRUE(drafter.propose_paths({fresh, 0}, 8).empty());
   EXPECT_THROW(BranchingNgramDrafter({.paths = 0}), std::invalid_argument);

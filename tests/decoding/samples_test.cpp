@@ -54,6 +54,7 @@ class SamplesTest : public testing::Test {
 };
 
 TEST_F(SamplesTest, AreWhatEachIsAlone) {
+  options_.sampler.penalties.repetition = 1.3;
   SamplePool pool(decoder_.config().geometry(), 40, 16);
   kv::Paged<codec::F32> store(pool);
   std::vector<std::vector<Token>> streamed(8);
@@ -124,6 +125,60 @@ TEST_F(SamplesTest, EndOneByOne) {
     const Generation& one = generations[static_cast<std::size_t>(sample)];
     EXPECT_EQ(one.reason, Reason::sink);
     EXPECT_EQ(std::ssize(one.tokens), 3 * (sample + 1));
+    EXPECT_EQ(one.statistics.cache_bytes, 3 * pool.page_bytes());
+  }
+}
+
+// Two answers copy the last page of the prompt, which leaves none; the second grows on that of the
+// first.
+TEST_F(SamplesTest, LeaveTheirPagesToTheOthers) {
+  options_.stop.stop_tokens.clear();
+  SamplePool pool(decoder_.config().geometry(), 5, 16);
+  kv::Paged<codec::F32> store(pool);
+  Index first = 0;
+  const auto generations =
+      generate_samples(decoder_, store, workspace_, prompt_, options_, 2,
+                       [&](Index sample, Token) { return sample == 1 || ++first < 3; });
+  EXPECT_EQ(generations[0].reason, Reason::sink);
+  EXPECT_EQ(generations[1].reason, Reason::length);
+  EXPECT_EQ(generations[1].tokens, alone(1).tokens);
+}
+
+TEST_F(SamplesTest, EndWhenTheyAreTakenBack) {
+  options_.stop.stop_tokens.clear();
+  SamplePool pool(decoder_.config().geometry(), 40, 16);
+  kv::Paged<codec::F32> store(pool);
+  std::stop_source source;
+  options_.cancel = source.get_token();
+  const auto generations =
+      generate_samples(decoder_, store, workspace_, prompt_, options_, 2, [&](Index, Token) {
+        source.request_stop();
+        return true;
+      });
+  for (const Generation& one : generations) {
+    EXPECT_EQ(one.reason, Reason::cancelled);
+    EXPECT_EQ(one.tokens.size(), 1u);
+  }
+  kv::Paged<codec::F32> never(pool);
+  for (const Generation& one : sample(never, 2)) {
+    EXPECT_EQ(one.reason, Reason::cancelled);
+    EXPECT_TRUE(one.tokens.empty());
+  }
+  EXPECT_EQ(never.end(), 0);
+}
+
+TEST(SamplesOfLearnedPositions, EndWhereTheyDo) {
+  const std::vector<Token> script = {1, 2, 3, 4, 5, 6}, prompt = {1, 2};
+  const model::Decoder decoder = reference::reciting_decoder(script, 8);
+  model::Workspace workspace(decoder.config(), {.rows = 4, .logit_rows = 2, .sequences = 2});
+  SamplePool pool(decoder.config().geometry(), 4, 16);
+  kv::Paged<codec::F32> store(pool);
+  const auto generations =
+      generate_samples(decoder, store, workspace, prompt, {.max_new_tokens = 1000}, 2,
+                       [](Index, Token) { return true; });
+  for (const Generation& one : generations) {
+    EXPECT_EQ(one.reason, Reason::positions_full);
+    EXPECT_EQ(one.tokens.size(), 5u);
   }
 }
 

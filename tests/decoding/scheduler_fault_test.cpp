@@ -12,6 +12,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstdlib>
 #include <exception>
@@ -82,6 +83,7 @@ class Storm {
     const SchedulerStatistics& statistics = scheduler_.statistics();
     EXPECT_EQ(statistics.submitted, submitted_);
     EXPECT_EQ(statistics.ended, submitted_);
+    EXPECT_TRUE(since_.empty());  // and nobody was not told
     EXPECT_EQ(house_.pool.used_pages(), 0);
     EXPECT_EQ(house_.pool.free_pages() + house_.pool.cached_pages(), 9);
     EXPECT_EQ(house_.tree.pages(), house_.pool.cached_pages());
@@ -198,6 +200,7 @@ TEST(SchedulerFault, GoesOnWhereMemoryWasNotToBeHad) {
     for (Index n = 0; n < 3; ++n) {
       scheduler.submit({.prompt = prompt, .options = {.max_new_tokens = 5}});
     }
+    std::array<Index, 4> told = {};  // tokens of each, whose id is 1, 2 or 3
     trial::until_failure = point;
     while (!scheduler.idle()) {
       std::span<Event> events;
@@ -209,7 +212,9 @@ TEST(SchedulerFault, GoesOnWhereMemoryWasNotToBeHad) {
       }
       const long pending = trial::until_failure.exchange(-1);  // what the test does may not fail
       for (const Event& event : events) {
+        told[event.request] += std::ssize(event.tokens);
         if (!event.outcome) continue;
+        EXPECT_EQ(told[event.request], std::ssize(event.outcome->generation.tokens));
         const std::vector<Token>& tokens = event.outcome->generation.tokens;
         if (expected.empty() && !event.outcome->error) expected = tokens;
         if (event.outcome->error) {

@@ -4,6 +4,7 @@
 #include "law/models.hpp"
 
 #include <decant/codec/plain.hpp>
+#include <decant/core/shape.hpp>
 #include <decant/decoding/drafter.hpp>
 #include <decant/decoding/generate.hpp>
 #include <decant/decoding/scheduler.hpp>
@@ -113,6 +114,9 @@ TEST_F(SchedulerTest, GivesEachRequestWhatItGetsAlone) {
   for (const auto& [id, wanted] : requests) {
     EXPECT_EQ(bureau.tokens(id), alone(wanted));
     EXPECT_EQ(bureau.reason(id), Reason::length);
+    const Index fed = std::ssize(wanted.prompt) + wanted.options.max_new_tokens - 1;
+    EXPECT_EQ(bureau.outcome(id).generation.statistics.cache_bytes,
+              ceil_div(fed, 16) * bureau.pool().page_bytes());
   }
   const SchedulerStatistics& statistics = bureau.scheduler().statistics();
   EXPECT_EQ(statistics.submitted, 9);
@@ -245,6 +249,18 @@ TEST_F(SchedulerTest, DrawsTheSameTokensInAnyCompanyAndAfterPreemption) {
   }
 }
 
+// Of 34 tokens the 32 in whole pages, most of which are no prompt.
+TEST_F(SchedulerTest, KeepsTheTextOfWhomItPutsOff) {
+  Bureau bureau(decoder_, 8, limits_);
+  const RequestId id = bureau.submit(request(prompt(10, 1), 30));
+  for (int tick = 0; tick < 25; ++tick) bureau.tick();
+  EXPECT_TRUE(bureau.scheduler().preempt(id));
+  bureau.finish();
+  EXPECT_EQ(bureau.tokens(id), alone(request(prompt(10, 1), 30)));
+  EXPECT_EQ(bureau.outcome(id).computed_tokens, 10 + 30 - 1 + 2);
+  EXPECT_EQ(bureau.scheduler().statistics().prompt_tokens, 10);
+}
+
 // Four requests whose texts outgrow the pool together.
 TEST_F(SchedulerTest, PutsTheLastOffWherePagesRunOut) {
   for (bool shares : {false, true}) {
@@ -260,6 +276,60 @@ TEST_F(SchedulerTest, PutsTheLastOffWherePagesRunOut) {
     EXPECT_GT(bureau.outcome(requests.back().first).preemptions, 0);
     EXPECT_GT(bureau.scheduler().statistics().preemptions, 0);
   }
+}
+
+TEST_F(SchedulerTest, GivesUpGuessesBeforeAnybodysPages) {
+  Bureau bureau(decoder_, 3, limits_);
+  const std::vector<Token> guesses(32, 0);
+  Request guessing = request(prompt(10, 1), 10);
+  guessing.drafter = [&](const History&, Index most) {
+    return std::span(guesses).first(static_cast<std::size_t>(most));
+  };
+  const RequestId first = bureau.submit(guessing);
+  const RequestId last = bureau.submit(request(prompt(10, 2), 6));
+  bureau.tick();
+  kv::Paged<codec::F32> guest(bureau.pool());
+  guest.reserve(1);
+  for (int tick = 0; tick < 3; ++tick) bureau.tick();
+  EXPECT_EQ(bureau.scheduler().running(), 2);
+  EXPECT_EQ(bureau.scheduler().statistics().preemptions, 0);
+  guest = kv::Paged<codec::F32>(bureau.pool());
+  bureau.finish();
+  EXPECT_EQ(bureau.tokens(first), alone(request(prompt(10, 1), 10)));
+  EXPECT_EQ(bureau.tokens(last), alone(request(prompt(10, 2), 6)));
+}
+
+// Whoever runs has room for its next page before another starts.
+TEST_F(SchedulerTest, StartsNobodyWhomTheNextTokenWouldPutOff) {
+  Bureau bureau(decoder_, 4, limits_);
+  for (unsigned seed = 1; seed <= 3; ++seed) bureau.submit(request(prompt(16, seed), 10));
+  bureau.tick();
+  EXPECT_EQ(bureau.scheduler().running(), 2);
+  bureau.finish();
+  EXPECT_EQ(bureau.scheduler().statistics().preemptions, 0);
+}
+
+TEST_F(SchedulerTest, TakesPagesOfTheLessImportant) {
+  Bureau bureau(decoder_, 4, limits_);
+  const RequestId low = bureau.submit(request(prompt(40, 1), 12, -1));
+  bureau.tick();
+  const RequestId high = bureau.submit(request(prompt(30, 2), 2));
+  bureau.tick();
+  EXPECT_EQ(bureau.scheduler().running(), 1);
+  bureau.tick();
+  EXPECT_TRUE(bureau.ended(high));
+  bureau.finish();
+  EXPECT_EQ(bureau.tokens(low), alone(request(prompt(40, 1), 12)));
+  EXPECT_EQ(bureau.outcome(low).preemptions, 1);
+}
+
+TEST_F(SchedulerTest, RunsAsManyAsThereAreRowsOfLogitsFor) {
+  Bureau bureau(decoder_, 8, {.rows = 8, .logit_rows = 2, .sequences = 4});
+  for (unsigned seed = 1; seed <= 4; ++seed) bureau.submit(request(prompt(1, seed), 3));
+  bureau.tick();
+  EXPECT_EQ(bureau.scheduler().running(), 2);
+  bureau.finish();
+  EXPECT_EQ(bureau.scheduler().statistics().generated_tokens, 12);
 }
 
 TEST_F(SchedulerTest, NeverUsesMorePagesThanItMay) {
@@ -595,6 +665,17 @@ TEST_F(SchedulerTest, ReusesWhatEarlierPromptsLeft) {
   EXPECT_EQ(tree.reused_tokens, 48);
 }
 
+TEST_F(SchedulerTest, SharesAPromptAsSoonAsItIsComputed) {
+  Bureau bureau(decoder_, 20, limits_);
+  const Request wanted = request(prompt(40, 1), 20);
+  bureau.submit(wanted);
+  for (int tick = 0; tick < 4; ++tick) bureau.tick();
+  const RequestId second = bureau.submit(wanted);
+  bureau.finish();
+  EXPECT_EQ(bureau.outcome(second).generation.statistics.cached_tokens, 32);
+  EXPECT_EQ(bureau.tokens(second), alone(wanted));
+}
+
 // Eight copies of the prompt would take 32 pages.
 TEST_F(SchedulerTest, RunsManyOnThePagesOfOnePrompt) {
   Bureau bureau(decoder_, 20, {.rows = 64, .logit_rows = 8, .sequences = 8});
@@ -683,9 +764,13 @@ TEST_F(SchedulerTest, TakesGuessesWithTheRowsThatAreLeft) {
 TEST(SchedulerOfLearnedPositions, EndsWhereTheyDo) {
   const Tokens script = {1, 2, 3, 4, 5, 6};
   const model::Decoder decoder = reference::reciting_decoder(script, 8);
-  Bureau bureau(decoder, 4, {.rows = 8, .logit_rows = 2, .sequences = 2});
+  Bureau bureau(decoder, 4, {.rows = 8, .logit_rows = 8, .sequences = 2});
   EXPECT_THROW(bureau.submit(request(Tokens(7, 1), 1)), std::invalid_argument);
-  const RequestId id = bureau.submit(request({1, 2}, 1000));
+  Request wanted = request({1, 2}, 1000);
+  wanted.drafter = [&](const History&, Index most) {  // which are wrong
+    return std::span(script).first(static_cast<std::size_t>(std::min<Index>(most, 2)));
+  };
+  const RequestId id = bureau.submit(wanted);
   bureau.finish();
   EXPECT_EQ(bureau.reason(id), Reason::positions_full);
   EXPECT_EQ(bureau.tokens(id).size(), 5u);
