@@ -89,7 +89,7 @@ class Scheduler {
             " tokens for a model of ", decoder_.positions(), " positions");
     const Index new_tokens = request.options.max_new_tokens;  // of which the last is not fed
     const Index fed =
-        std::min(decoder_.positions(), checked_sum(prompt, std::max<Index>(0, new_tokens - 1)));
+        prompt + std::min(decoder_.positions() - prompt, std::max<Index>(0, new_tokens - 1));
     const Index pages = ceil_div(fed, pool_.page_tokens());
     expects<CacheFull>(pages <= admission_.pages(), kWho, ": a prompt of ", prompt, " tokens and ",
                        new_tokens, " new ones take ", pages, " pages, there are ",
