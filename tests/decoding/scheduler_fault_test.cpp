@@ -7,6 +7,7 @@
 #include <decant/codec/plain.hpp>
 #include <decant/decoding/generate.hpp>
 #include <decant/decoding/scheduler.hpp>
+#include <decant/decoding/service.hpp>
 #include <decant/kv/contiguous.hpp>
 
 #include <gtest/gtest.h>
@@ -20,6 +21,7 @@
 #include <new>
 #include <random>
 #include <span>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -234,6 +236,43 @@ TEST(SchedulerFault, GoesOnWhereMemoryWasNotToBeHad) {
   EXPECT_GT(point, 20);
   EXPECT_GT(failed_ticks, 10);
   EXPECT_GT(failed_requests, 0);
+}
+
+// Each allocation fails once, in whichever thread: what does not give its text fails, and runs no
+// further.
+TEST(ServiceFault, LosesNothingWhereMemoryIsNotToBeHad) {
+  const model::Decoder decoder = reference::toy_decoder();
+  House house(decoder);
+  Request wanted = {.prompt = trial::random_tokens(decoder.config(), 8, 5),
+                    .options = {.max_new_tokens = 6}};
+  std::atomic<Index> heard = 0;
+  wanted.sink = [&](Token) { return ++heard > 0; };
+  Index failures = 0;
+  for (long at = 0; at < 1000; ++at) {
+    Scheduler<codec::F32> scheduler(decoder, house.workspace, house.pool, {}, &house.tree);
+    Index tokens = 0;
+    std::exception_ptr error;
+    heard = 0;
+    trial::until_failure = at;
+    try {
+      Service service(scheduler);
+      Stream stream = service.submit(wanted);
+      while (stream.next()) tokens += 1;
+      error = stream.wait().error;
+      while (service.statistics().ended < service.statistics().submitted) std::this_thread::yield();
+      EXPECT_LE(heard, error ? tokens + 1 : 6);
+    } catch (const std::bad_alloc&) {
+      error = std::current_exception();
+    }
+    const bool failed = trial::until_failure.exchange(-1) < 0;
+    failures += error != nullptr;
+    EXPECT_TRUE(error || tokens == 6);
+    scheduler.tick();
+    EXPECT_TRUE(scheduler.idle());
+    EXPECT_EQ(house.pool.used_pages(), 0);
+    if (!failed) break;
+  }
+  EXPECT_GT(failures, 5);
 }
 
 }  // namespace

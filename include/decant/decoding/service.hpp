@@ -4,7 +4,7 @@
 // not. Callers meet it at an inbox and at the stream of each request, never during a step.
 //
 // Depends on  decoding/{request,scheduler}.hpp
-// Tested by   tests/decoding/service_test.cpp
+// Tested by   tests/decoding/{service,scheduler_fault}_test.cpp
 #pragma once
 
 #include <decant/codec/concept.hpp>
