@@ -165,6 +165,9 @@ TEST_F(SamplesTest, EndWhenTheyAreTakenBack) {
     EXPECT_TRUE(one.tokens.empty());
   }
   EXPECT_EQ(never.end(), 0);
+  options_.cancel = {};
+  options_.max_seconds = 0;
+  for (const Generation& one : sample(never, 2)) EXPECT_EQ(one.reason, Reason::time);
 }
 
 TEST(SamplesOfLearnedPositions, EndWhereTheyDo) {
@@ -195,36 +198,6 @@ TEST_F(SamplesTest, LeaveThePromptWhereASinkThrows) {
   EXPECT_EQ(store.end(), 37);
   EXPECT_EQ(pool.used_pages(), 3);
   EXPECT_EQ(sample(store, 3)[2].tokens, alone(2).tokens);
-}
-
-TEST_F(SamplesTest, EndWhereTheyAreStopped) {
-  SamplePool pool(decoder_.config().geometry(), 40, 16);
-  kv::Paged<codec::F32> store(pool);
-  std::stop_source source;
-  options_.cancel = source.get_token();
-  source.request_stop();
-  for (const Generation& one : sample(store, 2)) {
-    EXPECT_EQ(one.reason, Reason::cancelled);
-    EXPECT_TRUE(one.tokens.empty());
-  }
-  options_.cancel = {};
-  options_.max_seconds = 0;
-  for (const Generation& one : sample(store, 2)) EXPECT_EQ(one.reason, Reason::time);
-}
-
-TEST(SamplesOfLearnedPositions, EndWhereTheyDo) {
-  const std::vector<Token> script = {1, 2, 3, 4, 5, 6};
-  const model::Decoder decoder = reference::reciting_decoder(script, 8);
-  SamplePool pool(decoder.config().geometry(), 4, 16);
-  kv::Paged<codec::F32> store(pool);
-  model::Workspace workspace(decoder.config(), {.rows = 8, .logit_rows = 2, .sequences = 2});
-  const std::vector<Token> prompt = {1, 2};
-  const auto generations =
-      generate_samples(decoder, store, workspace, prompt, {}, 2, [](Index, Token) { return true; });
-  for (const Generation& one : generations) {
-    EXPECT_EQ(one.reason, Reason::positions_full);
-    EXPECT_EQ(one.tokens.size(), 5u);
-  }
 }
 
 TEST_F(SamplesTest, RefuseNonsense) {

@@ -6,7 +6,7 @@
 //
 // Depends on  decoding/{job,request}.hpp, kv/{page_pool,paged,prefix_tree}.hpp
 // Source      Kwon et al. 2023, arXiv:2309.06180 (preemption by recomputing)
-// Tested by   tests/decoding/scheduler_test.cpp, tests/law/scheduler_test.cpp
+// Tested by   tests/decoding/scheduler{,_pages,_end}_test.cpp, tests/law/scheduler_test.cpp
 #pragma once
 
 #include <decant/codec/concept.hpp>

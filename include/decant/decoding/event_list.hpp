@@ -4,7 +4,7 @@
 // made beforehand, so that nothing can be lost between what happens and what is told of it.
 //
 // Depends on  decoding/request.hpp
-// Tested by   tests/decoding/scheduler_test.cpp, tests/decoding/scheduler_fault_test.cpp
+// Tested by   tests/decoding/scheduler_end_test.cpp, tests/decoding/scheduler_fault_test.cpp
 #pragma once
 
 #include <decant/core/types.hpp>

@@ -2,7 +2,7 @@
 //
 // Depends on  decoding/{continuation,feeding,request}.hpp, kv/{block,paged}.hpp, model/batch.hpp
 // Source      Agrawal et al. 2023, "SARATHI", arXiv:2308.16369 (prompts beside decoding)
-// Tested by   tests/decoding/scheduler_test.cpp
+// Tested by   tests/decoding/scheduler{,_pages,_end}_test.cpp
 #pragma once
 
 #include <decant/codec/concept.hpp>

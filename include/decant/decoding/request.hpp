@@ -1,7 +1,7 @@
 // decant/decoding/request.hpp - what a scheduler is asked for, and what it tells of it.
 //
 // Depends on  core/error.hpp, decoding/{generation,history}.hpp, kv/prefix.hpp
-// Tested by   tests/decoding/scheduler_test.cpp
+// Tested by   tests/decoding/scheduler{,_pages,_end}_test.cpp
 #pragma once
 
 #include <decant/core/error.hpp>

@@ -9,7 +9,7 @@
 // Depends on  decoding/{admission,continuation,event_list,job,request}.hpp,
 //             model/{batch,decoder,store_check,workspace}.hpp, kv/{page_pool,paged,prefix_tree}.hpp
 // Source      Yu et al. 2022, "Orca" (scheduling by the step)
-// Tested by   tests/decoding/scheduler_test.cpp, tests/law/scheduler_test.cpp
+// Tested by   tests/decoding/scheduler{,_pages,_end}_test.cpp, tests/law/scheduler_test.cpp
 #pragma once
 
 #include <decant/codec/concept.hpp>

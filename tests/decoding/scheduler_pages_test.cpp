@@ -1,0 +1,307 @@
+// tests/decoding/scheduler_pages_test.cpp - who runs, on which pages, and who is put off.
+#include "decoding/bureau.hpp"
+
+#include <decant/kv/paged.hpp>
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+namespace decant::decoding {
+namespace {
+
+using namespace trial_requests;
+using SchedulerPages = SchedulerTest;
+
+// Of 34 tokens the 32 in whole pages, most of which are no prompt.
+TEST_F(SchedulerPages, KeepsTheTextOfWhomItPutsOff) {
+  Bureau bureau(decoder_, 8, limits_);
+  const RequestId id = bureau.submit(request(prompt(10, 1), 30));
+  for (int tick = 0; tick < 25; ++tick) bureau.tick();
+  EXPECT_TRUE(bureau.scheduler().preempt(id));
+  bureau.finish();
+  EXPECT_EQ(bureau.tokens(id), alone(request(prompt(10, 1), 30)));
+  EXPECT_EQ(bureau.outcome(id).computed_tokens, 10 + 30 - 1 + 2);
+  EXPECT_EQ(bureau.scheduler().statistics().prompt_tokens, 10);
+}
+
+// Four requests whose texts outgrow the pool together.
+TEST_F(SchedulerPages, PutsTheLastOffWherePagesRunOut) {
+  for (bool shares : {false, true}) {
+    Bureau bureau(decoder_, 6, limits_, {}, shares);
+    std::vector<std::pair<RequestId, Request>> requests;
+    for (unsigned seed = 1; seed <= 4; ++seed) {
+      const Request wanted = request(prompt(14, seed), 40);
+      requests.emplace_back(bureau.submit(wanted), wanted);
+    }
+    bureau.finish();
+    for (const auto& [id, wanted] : requests) EXPECT_EQ(bureau.tokens(id), alone(wanted));
+    EXPECT_EQ(bureau.outcome(requests.front().first).preemptions, 0);
+    EXPECT_GT(bureau.outcome(requests.back().first).preemptions, 0);
+    EXPECT_GT(bureau.scheduler().statistics().preemptions, 0);
+  }
+}
+
+TEST_F(SchedulerPages, GivesUpGuessesBeforeAnybodysPages) {
+  Bureau bureau(decoder_, 3, limits_);
+  Request guessing = request(prompt(10, 1), 10);
+  guessing.drafter = [](const History&, Index most, Tokens& guesses) {
+    guesses.assign(static_cast<std::size_t>(most), 0);
+  };
+  const RequestId first = bureau.submit(guessing);
+  const RequestId last = bureau.submit(request(prompt(10, 2), 6));
+  bureau.tick();
+  kv::Paged<codec::F32> guest(bureau.pool());
+  guest.reserve(1);
+  for (int tick = 0; tick < 3; ++tick) bureau.tick();
+  EXPECT_EQ(bureau.scheduler().running(), 2);
+  EXPECT_EQ(bureau.scheduler().statistics().preemptions, 0);
+  guest = kv::Paged<codec::F32>(bureau.pool());
+  bureau.finish();
+  EXPECT_EQ(bureau.tokens(first), alone(request(prompt(10, 1), 10)));
+  EXPECT_EQ(bureau.tokens(last), alone(request(prompt(10, 2), 6)));
+}
+
+// Whoever runs has room for its next page before another starts.
+TEST_F(SchedulerPages, StartsNobodyWhomTheNextTokenWouldPutOff) {
+  Bureau bureau(decoder_, 4, limits_);
+  for (unsigned seed = 1; seed <= 3; ++seed) bureau.submit(request(prompt(16, seed), 10));
+  bureau.tick();
+  EXPECT_EQ(bureau.scheduler().running(), 2);
+  bureau.finish();
+  EXPECT_EQ(bureau.scheduler().statistics().preemptions, 0);
+}
+
+TEST_F(SchedulerPages, TakesPagesOfTheLessImportant) {
+  Bureau bureau(decoder_, 4, limits_);
+  const RequestId low = bureau.submit(request(prompt(40, 1), 12, -1));
+  bureau.tick();
+  const RequestId high = bureau.submit(request(prompt(30, 2), 2));
+  bureau.tick();
+  EXPECT_EQ(bureau.scheduler().running(), 1);
+  bureau.tick();
+  EXPECT_TRUE(bureau.ended(high));
+  bureau.finish();
+  EXPECT_EQ(bureau.tokens(low), alone(request(prompt(40, 1), 12)));
+  EXPECT_EQ(bureau.outcome(low).preemptions, 1);
+}
+
+TEST_F(SchedulerPages, RunsAsManyAsThereAreRowsOfLogitsFor) {
+  Bureau bureau(decoder_, 8, {.rows = 8, .logit_rows = 2, .sequences = 4});
+  for (unsigned seed = 1; seed <= 4; ++seed) bureau.submit(request(prompt(1, seed), 3));
+  bureau.tick();
+  EXPECT_EQ(bureau.scheduler().running(), 2);
+  bureau.finish();
+  EXPECT_EQ(bureau.scheduler().statistics().generated_tokens, 12);
+}
+
+TEST_F(SchedulerPages, NeverUsesMorePagesThanItMay) {
+  Bureau bureau(decoder_, 20, limits_, {.max_pages = 5});
+  EXPECT_THROW(bureau.submit(request(prompt(81, 1), 1)), CacheFull);
+  std::vector<RequestId> ids;
+  for (unsigned seed = 1; seed <= 8; ++seed) {
+    ids.push_back(bureau.submit(request(prompt(30, seed), 30)));
+  }
+  Index most = 0;
+  while (!bureau.scheduler().idle()) {
+    bureau.tick();
+    most = std::max(most, bureau.pool().used_pages());
+  }
+  EXPECT_EQ(most, 5);
+  for (unsigned seed = 1; seed <= 8; ++seed) {
+    EXPECT_EQ(bureau.tokens(ids[seed - 1]), alone(request(prompt(30, seed), 30)));
+  }
+}
+
+// Whoever guesses much beside somebody else takes pages that are free, and never one of theirs.
+TEST_F(SchedulerPages, TakesGuessesOnFreePagesAlone) {
+  Request guessing = request(prompt(14, 1), 40);
+  const Tokens expected = alone(guessing);
+  Index asked = 0;
+  guessing.drafter = [&](const History&, Index most, Tokens& guesses) {
+    asked += 1;
+    guesses.assign(static_cast<std::size_t>(most), 1);
+  };
+  const Request other = request(prompt(14, 2), 40);
+  Bureau bureau(decoder_, 8, {.rows = 32, .logit_rows = 32, .sequences = 4});
+  const RequestId first = bureau.submit(guessing), second = bureau.submit(other);
+  bureau.finish();
+  EXPECT_GT(asked, 0);
+  EXPECT_EQ(bureau.tokens(first), expected);
+  EXPECT_EQ(bureau.tokens(second), alone(other));
+  EXPECT_GT(bureau.outcome(first).generation.statistics.proposed_tokens, 0);
+  EXPECT_EQ(bureau.scheduler().statistics().preemptions, 0);
+}
+
+// A more important request that would not fit beside those before it takes nothing from those
+// behind it.
+TEST_F(SchedulerPages, PutsNobodyOffInVain) {
+  Bureau bureau(decoder_, 8, {.rows = 128, .logit_rows = 4, .sequences = 4}, {}, false);
+  const RequestId first = bureau.submit(request(prompt(60, 1), 20, 9));
+  const RequestId last = bureau.submit(request(prompt(4, 2), 8, 0));
+  bureau.tick();
+  const RequestId large = bureau.submit(request(prompt(60, 3), 20, 5));
+  for (int tick = 0; tick < 4; ++tick) bureau.tick();
+  EXPECT_EQ(bureau.scheduler().running(), 2);
+  bureau.finish();
+  EXPECT_EQ(bureau.outcome(last).preemptions, 0);
+  EXPECT_EQ(bureau.tokens(first), alone(request(prompt(60, 1), 20)));
+  EXPECT_EQ(bureau.tokens(large), alone(request(prompt(60, 3), 20)));
+}
+
+// A page is in use by others than requests.
+TEST_F(SchedulerPages, EndsWithAFullCacheWhereOthersHoldThePages) {
+  Bureau bureau(decoder_, 3, limits_);
+  kv::Paged<codec::F32> guest(bureau.pool());
+  guest.reserve(1);
+  guest.publish(1);
+  const RequestId id = bureau.submit(request(prompt(30, 1), 10));
+  while (!bureau.scheduler().idle()) bureau.tick();
+  EXPECT_EQ(bureau.reason(id), Reason::cache_full);
+  Tokens expected = alone(request(prompt(30, 1), 10));
+  expected.resize(3);  // the third has no room to be fed
+  EXPECT_EQ(bureau.tokens(id), expected);
+  EXPECT_EQ(bureau.pool().used_pages(), 1);
+}
+
+// Pages are kept by a tree that the scheduler knows nothing of, and will not be had.
+TEST_F(SchedulerPages, EndsWithAFullCacheWhereOthersKeepThePages) {
+  for (bool shares : {false, true}) {
+    Bureau bureau(decoder_, 4, limits_, {}, shares);
+    Tree foreign(bureau.pool());
+    {
+      kv::Paged<codec::F32> guest(bureau.pool());
+      guest.reserve(32);
+      guest.publish(32);
+      foreign.insert({}, prompt(32, 5), guest);
+    }
+    const RequestId id = bureau.submit(request(prompt(30, 1), 10));
+    for (int tick = 0; tick < 50 && !bureau.scheduler().idle(); ++tick) bureau.tick();
+    ASSERT_TRUE(bureau.ended(id));
+    EXPECT_EQ(bureau.reason(id), Reason::cache_full);
+    Tokens expected = alone(request(prompt(30, 1), 10));
+    expected.resize(3);
+    EXPECT_EQ(bureau.tokens(id), expected);
+    EXPECT_EQ(bureau.pool().used_pages(), 0);
+  }
+}
+
+TEST_F(SchedulerPages, RunsTheMoreImportantFirst) {
+  Bureau bureau(decoder_, 8, {.rows = 32, .logit_rows = 1, .sequences = 1});
+  const RequestId low = bureau.submit(request(prompt(4, 1), 6, -1));
+  bureau.tick();
+  const RequestId first = bureau.submit(request(prompt(4, 2), 3));
+  const RequestId high = bureau.submit(request(prompt(4, 3), 3, 5));
+  const RequestId second = bureau.submit(request(prompt(4, 4), 3));
+  std::vector<RequestId> order;
+  while (!bureau.scheduler().idle()) {
+    bureau.tick();
+    for (RequestId id : {low, first, high, second}) {
+      if (bureau.ended(id) && std::ranges::count(order, id) == 0) order.push_back(id);
+    }
+  }
+  EXPECT_EQ(order, (std::vector<RequestId>{high, first, second, low}));
+  EXPECT_EQ(bureau.outcome(low).preemptions, 1);
+  EXPECT_EQ(bureau.tokens(low), alone(request(prompt(4, 1), 6)));
+}
+
+// One place, and every tick a more important request.
+TEST_F(SchedulerPages, LetsNobodyWaitForEver) {
+  for (Index ageing : {Index{20}, Index{1000000}}) {
+    Bureau bureau(decoder_, 8, {.rows = 32, .logit_rows = 1, .sequences = 1},
+                  {.ageing_ticks = ageing});
+    const RequestId patient = bureau.submit(request(prompt(4, 1), 4, -2));
+    for (int tick = 0; tick < 200; ++tick) {
+      bureau.submit(request(prompt(4, 2), 1));
+      bureau.tick();
+    }
+    EXPECT_EQ(bureau.ended(patient), ageing == 20);
+    bureau.finish();
+  }
+}
+
+TEST_F(SchedulerPages, ReusesWhatEarlierPromptsLeft) {
+  Bureau bureau(decoder_, 20, limits_);
+  const Tokens shared = prompt(50, 1);
+  Request wanted = request(shared, 6);
+  const RequestId first = bureau.submit(wanted);
+  bureau.finish();
+  wanted.prompt.push_back(9);
+  const RequestId second = bureau.submit(wanted);
+  Request stranger = wanted;
+  stranger.space.tenant = 1;
+  const RequestId third = bureau.submit(stranger);
+  bureau.finish();
+  EXPECT_EQ(bureau.outcome(first).generation.statistics.cached_tokens, 0);
+  EXPECT_EQ(bureau.outcome(second).generation.statistics.cached_tokens, 48);
+  EXPECT_EQ(bureau.outcome(third).generation.statistics.cached_tokens, 0);
+  EXPECT_EQ(bureau.tokens(second), alone(wanted));
+  EXPECT_EQ(bureau.tokens(third), alone(wanted));
+  const kv::PrefixStatistics& tree = bureau.tree().statistics();
+  EXPECT_EQ(tree.prompts, 3);
+  EXPECT_EQ(tree.hits, 1);
+  EXPECT_EQ(tree.reused_tokens, 48);
+}
+
+TEST_F(SchedulerPages, SharesAPromptAsSoonAsItIsComputed) {
+  Bureau bureau(decoder_, 20, limits_);
+  const Request wanted = request(prompt(40, 1), 20);
+  bureau.submit(wanted);
+  for (int tick = 0; tick < 4; ++tick) bureau.tick();
+  const RequestId second = bureau.submit(wanted);
+  bureau.finish();
+  EXPECT_EQ(bureau.outcome(second).generation.statistics.cached_tokens, 32);
+  EXPECT_EQ(bureau.tokens(second), alone(wanted));
+}
+
+// Eight copies of the prompt would take 32 pages.
+TEST_F(SchedulerPages, RunsManyOnThePagesOfOnePrompt) {
+  Bureau bureau(decoder_, 20, {.rows = 64, .logit_rows = 8, .sequences = 8});
+  const Tokens shared = prompt(64, 1);
+  bureau.submit(request(shared, 1));
+  bureau.finish();
+  std::vector<RequestId> ids;
+  Request wanted = request(shared, 10);
+  wanted.prompt.push_back(3);
+  for (int n = 0; n < 8; ++n) ids.push_back(bureau.submit(wanted));
+  bureau.tick();
+  EXPECT_EQ(bureau.scheduler().running(), 8);
+  bureau.finish();
+  for (RequestId id : ids) EXPECT_EQ(bureau.tokens(id), alone(wanted));
+}
+
+// Four prompts that begin alike, at once: the first is computed, and then the others run on it.
+TEST_F(SchedulerPages, ComputesOnceWhatPromptsThatComeTogetherShare) {
+  Bureau bureau(decoder_, 40, limits_);
+  std::vector<std::pair<RequestId, Request>> requests;
+  for (Token own = 1; own <= 4; ++own) {
+    Request wanted = request(prompt(70, 1), 8);
+    wanted.prompt.push_back(own);
+    requests.emplace_back(bureau.submit(wanted), wanted);
+  }
+  Request other = request(prompt(20, 2), 8);
+  requests.emplace_back(bureau.submit(other), other);
+  bureau.tick();
+  EXPECT_EQ(bureau.scheduler().running(), 2);  // the first, and the one that has nothing to share
+  bureau.finish();
+  for (const auto& [id, wanted] : requests) EXPECT_EQ(bureau.tokens(id), alone(wanted));
+  EXPECT_EQ(bureau.scheduler().statistics().cached_tokens, 3 * 64);
+}
+
+// A prompt of whole pages that is kept, in a pool that has no page for a copy of the last.
+TEST_F(SchedulerPages, GivesUpSharingWhereNoPageIsLeftForACopy) {
+  Bureau bureau(decoder_, 2, limits_);
+  const Request wanted = request(prompt(32, 1), 1);
+  bureau.submit(wanted);
+  bureau.finish();
+  EXPECT_EQ(bureau.pool().cached_pages(), 2);
+  const RequestId again = bureau.submit(wanted);
+  bureau.finish();
+  EXPECT_EQ(bureau.tokens(again), alone(wanted));
+}
+
+}  // namespace
+}  // namespace decant::decoding
