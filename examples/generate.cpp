@@ -189,6 +189,8 @@ void check_several(const Options& options) {
   excludes(options.generate.log_probabilities.has_value(), "--logprobs");
   if (options.several.beams == 0) return;
   excludes(!options.stops.empty(), "--stop");
+  excludes(options.sampler.options != examples::SamplerChoice{}.options,
+           "options of sampling, which beams do not draw by");
   excludes(std::isfinite(options.generate.max_seconds), "--max-seconds");
   expects<examples::UsageError>(options.generate.max_new_tokens > 0,
                                 "--max-new-tokens: 0, of beams");

@@ -276,11 +276,21 @@ void serve(const Options& options) {
   });
 }
 
+// The fields of a line, for --help.
+std::string fields() {
+  std::string text = "FIELDS of a request, a line of JSON:\n";
+  for (const auto& [name, about] : examples::kRequestFields) {
+    text += sentence("  ", name, std::string(22 - name.size(), ' '), about, "\n");
+  }
+  return text;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   Options options;
   examples::CommandLine command("serve_batch", "Answers requests, a line of JSON each.");
   declare(command, options);
+  command.set_footer(fields());
   return command.run(argc, argv, [&] { serve(options); });
 }

@@ -61,6 +61,8 @@ Option CommandLine::add_flag(const std::string& name, bool& value, const std::st
   return Option(app_->add_flag(name, value, about));
 }
 
+void CommandLine::set_footer(const std::string& text) { app_->footer(text); }
+
 int CommandLine::run(int argc, char** argv, const std::function<void()>& body) {
   const auto failed = [&](std::string_view why, int exit_code) {
     std::cerr << app_->get_name() << ": " << decant::io::printable(why, 1 << 14) << '\n';

@@ -70,6 +70,9 @@ class CommandLine {
                            const std::string& form = "TEXT");
   Option add_flag(const std::string& name, bool& value, const std::string& about);
 
+  // The last words of --help.
+  void set_footer(const std::string& text);
+
   // Reads the arguments and runs `body`; the value is what main returns.
   int run(int argc, char** argv, const std::function<void()>& body);
 

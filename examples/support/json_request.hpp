@@ -33,36 +33,45 @@ struct JsonRequest {
   decant::decoding::Request request;  // without its prompt's tokens
 };
 
+// What a line may say, with what holds where it does not.
+struct RequestField {
+  std::string_view name, about;
+};
+inline constexpr std::array kRequestFields = {
+    RequestField{"prompt", "the text to continue"},
+    RequestField{"id", "text or a whole number that answers name it by (the number of the line)"},
+    RequestField{"max_new_tokens", "at most so many (100)"},
+    RequestField{"min_new_tokens", "no end before so many (0)"},
+    RequestField{"max_seconds", "no longer than that (for ever)"},
+    RequestField{"stop", "where the text ends: a string, or a list of them"},
+    RequestField{"ignore_end", "whether it goes on behind the model's end (false)"},
+    RequestField{"priority", "the higher one first, from -1000 to 1000 (0)"},
+    RequestField{"tenant", "with whose prompts beginnings may be shared (0)"},
+    RequestField{"logprobs", "log-probabilities of each token and the N best (none)"},
+    RequestField{"draft_ngram", "guesses that what came before comes again (false)"},
+    RequestField{"temperature", "0 takes the most probable token (0.8)"},
+    RequestField{"top_k", "of the k most probable tokens (all)"},
+    RequestField{"top_p", "of the most probable up to this mass (1)"},
+    RequestField{"min_p", "of those so probable beside the best (0)"},
+    RequestField{"typical", "of the most typical up to this mass (1)"},
+    RequestField{"top_n_sigma", "of logits so many deviations below the best (0: off)"},
+    RequestField{"seed", "which random numbers (0)"},
+    RequestField{"sampler", "whose order of filters: hf, openai_vllm or llama_cpp (hf)"},
+    RequestField{"repetition_penalty", "above 1 makes what was there less probable (1)"},
+    RequestField{"presence_penalty", "taken from the logits of what was there (0)"},
+    RequestField{"frequency_penalty", "and for each time that it was (0)"},
+    RequestField{"penalty_last", "tokens that penalties look back (all)"},
+    RequestField{"cancel", "the id of a request that is taken back; alone in its line"}};
+
 namespace detail {
 
 inline void refuse_unknown(const decant::io::JsonObject& line) {
-  constexpr std::array<std::string_view, 24> kFields = {"id",
-                                                        "cancel",
-                                                        "prompt",
-                                                        "max_new_tokens",
-                                                        "max_seconds",
-                                                        "stop",
-                                                        "logprobs",
-                                                        "priority",
-                                                        "tenant",
-                                                        "draft_ngram",
-                                                        "temperature",
-                                                        "top_k",
-                                                        "top_p",
-                                                        "min_p",
-                                                        "typical",
-                                                        "top_n_sigma",
-                                                        "seed",
-                                                        "sampler",
-                                                        "repetition_penalty",
-                                                        "presence_penalty",
-                                                        "frequency_penalty",
-                                                        "penalty_last",
-                                                        "ignore_end",
-                                                        "min_new_tokens"};
   for (const auto& [key, value] : line.json().items()) {
-    decant::expects<decant::FormatError>(std::ranges::count(kFields, key) > 0, line.place(key),
-                                         " is no field of a request");
+    const std::string_view name = key;
+    const bool known = std::ranges::any_of(
+        kRequestFields, [&](const RequestField& field) { return field.name == name; });
+    decant::expects<decant::FormatError>(known, line.place(key),
+                                         " is no field of a request; --help names them");
   }
 }
 
@@ -70,7 +79,7 @@ inline void refuse_unknown(const decant::io::JsonObject& line) {
 inline decant::io::Json name_at(const decant::io::JsonObject& line, std::string_view key) {
   const decant::io::Json& name = line.at(key);
   decant::expects<decant::FormatError>(name.is_string() || name.is_number_integer(),
-                                       line.place(key), " is ", name.type_name(),
+                                       line.place(key), " is ", name.dump(),
                                        ", neither text nor a whole number");
   return name;
 }

@@ -34,7 +34,8 @@ struct SeveralOptions {
 };
 
 inline void add_several(CommandLine& command, SeveralOptions& options) {
-  add_number(command, "--samples", options.samples, "answers to the prompt (1)", 1, 256);
+  add_number(command, "--samples", options.samples,
+             "answers to the prompt, or the best of so many beams (1)", 1, 256);
   auto beams = add_number(command, "--beams", options.beams,
                           "the most probable texts, by a search this wide", 1, 256);
   constexpr double kMost = std::numeric_limits<double>::max();
@@ -108,7 +109,8 @@ inline std::vector<std::string> several(const SeveralOptions& options, const Sto
   decant::expects<UsageError>(store.kind != "ring",
                               "--store: several answers need pages, which a ring has not");
   decant::expects<UsageError>(store.formats.keys == store.formats.values,
-                              "--cache-type: ", name(store.formats), " is for a contiguous store");
+                              "--cache-type: ", name(store.formats),
+                              " is for one answer: several are kept in pages of one format");
   decant::ThreadPool pool(threads);
   return decant::codec::visit_cache(store.formats.keys, [&]<class C>(C) {
     const Index tokens = std::ssize(ground.prompt) + ground.generate.max_new_tokens;

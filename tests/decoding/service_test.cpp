@@ -98,6 +98,15 @@ TEST_F(ServiceTest, AnswersManyThreads) {
   EXPECT_EQ(pool_.used_pages(), 0);
 }
 
+TEST_F(ServiceTest, CountsWhatItHasToldOf) {
+  Service service(scheduler_);
+  for (Index n = 1; n <= (trial::kSlowBuild ? 20 : 300); ++n) {
+    Stream stream = service.submit(request(1, 2));
+    stream.wait();
+    ASSERT_EQ(service.statistics().ended, n);
+  }
+}
+
 TEST_F(ServiceTest, RefusesAtOnceAndGoesOn) {
   Service service(scheduler_);
   EXPECT_THROW(service.submit(Request{}), std::invalid_argument);

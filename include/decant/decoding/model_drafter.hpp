@@ -33,9 +33,8 @@ namespace decant::inline v0::decoding {
 //
 // Units    most: guesses at once
 // Errors   the constructor: std::invalid_argument on options of the sampler, guesses below one and
-// a
-//          store that holds tokens. propose(): as a step, and BadLogits and NoCandidate. Without
-//          room in the store it guesses less
+//          on a store that holds tokens. propose(): as a step, and BadLogits and NoCandidate.
+//          Without room in the store it guesses less
 // Cost     a step of one row for each guess, and one for what came since
 // Threads  one owner
 template <kv::Store S>

@@ -40,6 +40,8 @@ struct DryOptions {
   Index allowed_length = 2;          // of a repeated run that costs nothing
   Index last = 0;                    // tokens that are looked at; 0: all
   std::vector<Token> breakers = {};  // no run goes beyond one of them
+
+  friend bool operator==(const DryOptions&, const DryOptions&) = default;
 };
 
 struct PenaltyOptions {
@@ -51,6 +53,8 @@ struct PenaltyOptions {
   bool presence_of_prompt = false;   // and for presence and frequency
   DryOptions dry = {};
   std::vector<std::pair<Token, float>> bias = {};  // -infinity bans
+
+  friend bool operator==(const PenaltyOptions&, const PenaltyOptions&) = default;
 };
 
 // Refuses options that mean nothing for a vocabulary.
@@ -101,8 +105,7 @@ inline void allow_only(std::span<float> logits, std::span<const std::uint32_t> a
 //
 // Shape    logits are [vocabulary]
 // Errors   the constructor: as check(). apply(): std::invalid_argument on another number of logits
-//          or a token that counts
-//          outside the vocabulary
+//          or a token that counts and is outside the vocabulary
 // Cost     O(tokens that count); memory for two counts a token of the vocabulary where penalties
 //          are on, and for the tokens that DRY looks at
 // Threads  one owner

@@ -49,6 +49,8 @@ struct SamplerOptions {
   std::uint64_t seed = 0;
   std::vector<Filter> order = {kFilters.begin(), kFilters.end()};
   PenaltyOptions penalties = {};
+
+  friend bool operator==(const SamplerOptions&, const SamplerOptions&) = default;
 };
 
 // Where engines differ: in the order of filters, and in which tokens penalties count. The same

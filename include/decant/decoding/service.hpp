@@ -128,7 +128,7 @@ class Service {
     return Stream(std::move(mailbox));
   }
 
-  // As of the last tick.
+  // As of the last tick that was told of.
   SchedulerStatistics statistics() const {
     const std::lock_guard lock(mutex_);
     return statistics_;
@@ -154,8 +154,6 @@ class Service {
         end_all(std::current_exception());
         failures = 0;
       }
-      const std::lock_guard lock(mutex_);
-      statistics_ = scheduler_.statistics();
     }
     take_in();
     end_all({});
@@ -187,7 +185,12 @@ class Service {
     }
   }
 
+  // Who hears that a request has ended finds it in the statistics.
   void deliver(std::span<Event> events) noexcept {
+    {
+      const std::lock_guard lock(mutex_);
+      statistics_ = scheduler_.statistics();
+    }
     for (Event& event : events) {
       const auto at = mailboxes_.find(event.request);
       if (at == mailboxes_.end()) continue;
