@@ -14,6 +14,7 @@ set(DECANT_HEADERS
   include/decant/core/pair_lanes.hpp
   include/decant/core/thread_pool.hpp
   include/decant/core/types.hpp
+  include/decant/core/word_lanes.hpp
   include/decant/codec/concept.hpp
   include/decant/codec/type.hpp
   include/decant/codec/plain.hpp

@@ -32,6 +32,7 @@
 #include <decant/core/simd.hpp>
 #include <decant/core/thread_pool.hpp>
 #include <decant/core/types.hpp>
+#include <decant/core/word_lanes.hpp>
 #include <decant/decoding/admission.hpp>
 #include <decant/decoding/beam.hpp>
 #include <decant/decoding/branching.hpp>
