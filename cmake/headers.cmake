@@ -31,6 +31,7 @@ set(DECANT_HEADERS
   include/decant/kernels/row_tiles.hpp
   include/decant/kernels/softmax.hpp
   include/decant/kernels/tile.hpp
+  include/decant/kernels/whole_tile.hpp
   include/decant/kv/block.hpp
   include/decant/kv/block_range.hpp
   include/decant/kv/contiguous.hpp

@@ -3,7 +3,7 @@
 // A cell holds two whole numbers from -7 to 7, each plus 8. Groups of 32, as weights in four bits
 // have them: a row of 128 numbers that shares one scale would lose most of its numbers to zero.
 //
-// Depends on  codec/concept.hpp, core/simd.hpp
+// Depends on  codec/concept.hpp, core/{simd,word_lanes}.hpp
 // Tested by   tests/codec/int4_test.cpp
 #pragma once
 
@@ -11,6 +11,7 @@
 #include <decant/core/config.hpp>
 #include <decant/core/simd.hpp>
 #include <decant/core/types.hpp>
+#include <decant/core/word_lanes.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -60,6 +61,9 @@ struct Int4 {
     return decant::load(wide);
 #endif
   }
+  static DECANT_ALWAYS_INLINE IntLanes pairs(const Cell* cells) noexcept {
+    return pairs_of_nibbles(cells);
+  }
 
  private:
   static unsigned half_of(float number) noexcept {
@@ -68,6 +72,6 @@ struct Int4 {
   }
 };
 
-static_assert(Codec<Int4>);
+static_assert(WholeNumbers<Int4>);
 
 }  // namespace decant::inline v0::codec

@@ -3,11 +3,12 @@
 //
 // A key or a value of one token and head has a scale of its own, by which its largest number is the
 // largest of the format. A key's scale multiplies its score and a value's its weight, so that no
-// number is multiplied by it. One number far above the others costs them their bits: where a model
-// has such keys, they need a 16-bit format. int4 has a scale for every 32 numbers of a row, which
-// multiplies them as they are widened.
+// number is multiplied by it. Keys that are whole numbers, int8 and int4, meet queries rounded to
+// whole numbers of 16 bits (attention/query_tile.hpp), whose sums are exact. One number far above
+// the others costs them their bits: where a model has such keys, they need a 16-bit format. int4
+// has a scale for every 32 numbers of a row, which multiplies them as they are widened.
 //
-// Depends on  codec/{concept,int4,plain}.hpp, core/simd.hpp
+// Depends on  codec/{concept,int4,plain}.hpp, core/{simd,word_lanes}.hpp
 // Source      Micikevicius et al. 2022, arXiv:2209.05433 (fp8)
 // Tested by   tests/codec/scaled_test.cpp
 #pragma once
@@ -18,6 +19,7 @@
 #include <decant/core/config.hpp>
 #include <decant/core/simd.hpp>
 #include <decant/core/types.hpp>
+#include <decant/core/word_lanes.hpp>
 
 #include <algorithm>
 #include <bit>
@@ -100,6 +102,9 @@ struct Int8 {
     return decant::load(wide);
 #endif
   }
+  static DECANT_ALWAYS_INLINE IntLanes pairs(const Cell* cells) noexcept {
+    return pairs_of_bytes(cells);
+  }
 };
 
 // Five bits of exponent, two of fraction: the upper half of an f16.
@@ -162,7 +167,7 @@ struct FP8E4M3 {
   }
 };
 
-static_assert(Codec<Int8> && Codec<FP8E4M3> && Codec<FP8E5M2>);
+static_assert(WholeNumbers<Int8> && Codec<FP8E4M3> && Codec<FP8E5M2>);
 
 // What the numbers of a row, or of a group of one, are multiples of: by a scaled codec, that which
 // makes the largest the format's largest, zero where that is too small to divide by, and no number

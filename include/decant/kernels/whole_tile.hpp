@@ -1,0 +1,90 @@
+// decant/kernels/whole_tile.hpp - R rows of whole numbers times P panels of cells that hold whole
+// numbers.
+//
+// One instruction multiplies two columns of sixteen outputs and adds them to sums of 32 bits, and
+// nothing is converted but the sums. These are exact, in whichever order; what is rounded is
+// rounded once for every scale.
+//
+// Depends on  codec/concept.hpp, core/{simd,word_lanes}.hpp, kernels/tile.hpp
+// Tested by   tests/kernels/whole_tile_test.cpp
+#pragma once
+
+#include <decant/codec/concept.hpp>
+#include <decant/core/config.hpp>
+#include <decant/core/int_lanes.hpp>
+#include <decant/core/simd.hpp>
+#include <decant/core/types.hpp>
+#include <decant/core/word_lanes.hpp>
+#include <decant/kernels/tile.hpp>
+
+#include <algorithm>
+#include <cstdint>
+
+namespace decant::inline v0::kernels {
+
+namespace detail {
+
+// Adds columns k and k + 1, of which the panels' cells are given, to the sums.
+template <codec::WholeNumbers C, int R, int P>
+DECANT_ALWAYS_INLINE void add_pairs(IntLanes (&at)[R][P], const std::int32_t* row,
+                                    const typename C::Cell* const (&cells)[P]) {
+  IntLanes pairs[P];
+  DECANT_UNROLL
+  for (int p = 0; p < P; ++p) pairs[p] = C::pairs(cells[p]);
+  DECANT_UNROLL
+  for (int r = 0; r < R; ++r) {
+    DECANT_UNROLL
+    for (int p = 0; p < P; ++p) at[r][p] = dot_pairs(at[r][p], pairs[p], row[r]);
+  }
+}
+
+}  // namespace detail
+
+// sums[r][p * 16 + lane] = row_scales[r] * sum over k < columns of rows[k][r] * panels[p], number k
+// of `lane`; where the codec has groups, that of each group times its scale, in ascending order.
+//
+// Shape    rows [ceil(columns / 2)][R] pairs; panels and scales as for multiply_tile(). Behind an
+//          odd last column the next run of cells is read too, whatever it holds, and the numbers
+//          of rows that it meets must be zero
+// Cost     R * P * 16 * columns multiply-adds
+template <codec::WholeNumbers C, int R, int P, class Ahead = StayHere>
+void multiply_whole(const std::int32_t* rows, const float* row_scales,
+                    const typename C::Cell* const (&panels)[P], Index columns, float* sums,
+                    Index sums_stride, const Ahead& ahead = {},
+                    const float* const* scales = nullptr) {
+  const Index group = C::kGroup > 0 ? C::kGroup : columns;
+  for (Index begin = 0; begin < columns; begin += group) {
+    const Index end = std::min(columns, begin + group);
+    IntLanes at[R][P];
+    DECANT_UNROLL
+    for (int r = 0; r < R; ++r) {
+      DECANT_UNROLL
+      for (int p = 0; p < P; ++p) at[r][p] = broadcast_int(0);
+    }
+    for (Index k = begin; k < end; k += 2) {
+      const typename C::Cell* cells[P];
+      DECANT_UNROLL
+      for (int p = 0; p < P; ++p) {
+        cells[p] = panels[p] + k * kLanes / C::kPack;
+        ahead(cells[p], k, p);
+      }
+      detail::add_pairs<C>(at, rows + k / 2 * R, cells);
+    }
+    DECANT_UNROLL
+    for (int r = 0; r < R; ++r) {
+      DECANT_UNROLL
+      for (int p = 0; p < P; ++p) {
+        float* to = sums + r * sums_stride + p * kLanes;
+        const Lanes sum = to_lanes(at[r][p]) * broadcast(row_scales[r]);
+        if constexpr (C::kGroup > 0) {
+          const Lanes before = begin == 0 ? broadcast(0.0f) : load(to);
+          store(to, madd(sum, load(scales[p] + begin / C::kGroup * kLanes), before));
+        } else {
+          store(to, sum);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace decant::inline v0::kernels
