@@ -10,6 +10,7 @@
 #include <decant/attention/key_tile.hpp>
 #include <decant/attention/mask.hpp>
 #include <decant/attention/problem.hpp>
+#include <decant/attention/query_tile.hpp>
 #include <decant/attention/rope.hpp>
 #include <decant/attention/score.hpp>
 #include <decant/attention/segment.hpp>

@@ -76,10 +76,13 @@ struct Case {
   }
 
   // Scores of up to `score` are off by the roundings of a dot product, and so is the exponent of
-  // every weight; values in [-1, 1] add one rounding a key, and outputs another few.
+  // every weight; values in [-1, 1] add one rounding a key, and outputs another few. Keys in whole
+  // numbers meet a query whose numbers are off by half a step of 1 / 32767 of the largest of them.
   double bound(double score = 0) const {
     const double largest = score + scale * static_cast<double>(shape.key_dim);
-    const double dot = largest * static_cast<double>(shape.key_dim + 4) * trial::kRounding;
+    const double step = codec::WholeNumbers<K> ? 1.0 / 32767 : 0.0;
+    const double dot =
+        largest * (static_cast<double>(shape.key_dim + 4) * trial::kRounding + step / 2);
     return 2 * dot + 4e-7 + static_cast<double>(past + rows) * trial::kRounding;
   }
 

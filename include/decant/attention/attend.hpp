@@ -8,15 +8,19 @@
 //     s[j] = score(scale * q[h] · k[j][h / group])       for the visible j
 //     out[h] = sum over j of softmax(s)[j] * v[j][h / group],  zeros where nothing is visible
 //
+// Where keys are whole numbers, scale * q is rounded to 16 bits first, with a scale for each row
+// and head (query_tile.hpp).
+//
 // A learned sink of a head is one more score in its softmax, and adds no value.
 //
-// Depends on  attention/segment.hpp, core/executor.hpp
+// Depends on  attention/{query_tile,segment}.hpp, core/executor.hpp
 // Source      Dao et al. 2022, arXiv:2205.14135; Ainslie et al. 2023, arXiv:2305.13245 (groups)
 // Tested by   tests/attention/{attend,sink}_test.cpp, against tests/reference/attention.hpp
 #pragma once
 
 #include <decant/attention/mask.hpp>
 #include <decant/attention/problem.hpp>
+#include <decant/attention/query_tile.hpp>
 #include <decant/attention/score.hpp>
 #include <decant/attention/segment.hpp>
 #include <decant/core/error.hpp>
@@ -52,20 +56,6 @@ QueryBlock query_block(const Sequence<S>& sequence, Index index, const Problem& 
           .count = rows.size() * group,
           .key_dim = geometry.key_dim,
           .value_lanes = kv::ValueCells<typename S::Values>{geometry.value_dim}.lanes()};
-}
-
-// The block's queries, scaled, as the tiles of kernels/row_tiles.hpp.
-inline void gather(const float* queries, const Problem& problem, const QueryBlock& block,
-                   float* to) {
-  for_tiles(block, [&](auto rows, Index query) {
-    float* tile = to + query * block.key_dim;
-    for (Index r = 0; r < rows; ++r) {
-      const Index q = query + r;
-      const float* from =
-          queries + block.row_of(q) * problem.query_stride + block.head_of(q) * block.key_dim;
-      for (Index k = 0; k < block.key_dim; ++k) tile[k * rows + r] = from[k] * problem.scale;
-    }
-  });
 }
 
 // The smallest range that holds what every row of the block sees.
@@ -115,7 +105,7 @@ template <kv::Store S, Mask M, Score F>
 void attend_block(const Sequence<S>& sequence, const Problem& problem, const QueryBlock& block,
                   const M& mask, const F& transform, const Scratch::Worker& worker) {
   const Range visible = visible_to(block, mask);
-  gather(sequence.queries, problem, block, worker.queries);
+  gather<typename S::Keys>(sequence.queries, problem, block, worker);
   std::fill_n(worker.totals, block.count, kernels::SoftmaxPart{});
   const Range segments = segments_of(visible);
   for (Index segment = segments.begin; segment < segments.end; ++segment) {
@@ -146,7 +136,7 @@ void attend_split(const Sequence<S>& sequence, Index index, const Problem& probl
   executor.parallel_for(geometry.heads * segments, [&](Index item, Index worker_index) {
     const QueryBlock block = block_of(item / segments);
     Scratch::Worker worker = scratch.worker(worker_index);
-    gather(sequence.queries, problem, block, worker.queries);
+    gather<typename S::Keys>(sequence.queries, problem, block, worker);
     worker.values = scratch.slot_values(item);
     worker.parts = scratch.slot_parts(item);
     attend_segment(block, *sequence.store, problem.layer,

@@ -4,7 +4,7 @@
 // Scores of up to six queries are one tile product with the key panels. Then each query's stand for
 // themselves: scaled, transformed and masked, and turned into weights under the largest so far.
 //
-// Depends on  attention/{problem,score}.hpp, kernels/{softmax,tile}.hpp, kv/geometry.hpp
+// Depends on  attention/{problem,score}.hpp, kernels/{softmax,tile,whole_tile}.hpp, kv/geometry.hpp
 // Source      Dao et al. 2022, "FlashAttention", arXiv:2205.14135
 // Tested by   tests/attention/attend_test.cpp, against tests/reference/attention.hpp
 #pragma once
@@ -12,11 +12,13 @@
 #include <decant/attention/problem.hpp>
 #include <decant/attention/score.hpp>
 #include <decant/codec/concept.hpp>
+#include <decant/core/config.hpp>
 #include <decant/core/shape.hpp>
 #include <decant/core/simd.hpp>
 #include <decant/core/types.hpp>
 #include <decant/kernels/softmax.hpp>
 #include <decant/kernels/tile.hpp>
+#include <decant/kernels/whole_tile.hpp>
 #include <decant/kv/cells.hpp>
 #include <decant/kv/geometry.hpp>
 
@@ -24,6 +26,7 @@
 #include <array>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 
 namespace decant::inline v0::attention::detail {
 
@@ -51,6 +54,15 @@ struct QueryBlock {
   Index value_lanes = 0;
 };
 
+// work(integral_constant<rows>, first query) for the block's queries, six at a time.
+template <class F>
+DECANT_ALWAYS_INLINE void for_tiles(const QueryBlock& block, F&& work) {
+  for (Index query = 0; query < block.count; query += kernels::kTileRows) {
+    kernels::with_rows(std::min<Index>(kernels::kTileRows, block.count - query),
+                       [&](auto rows) { work(rows, query); });
+  }
+}
+
 // The panels of one tile and their scales, [scales of a row][16], and how far it goes.
 template <codec::Codec K, codec::Codec V>
 struct KeyTile {
@@ -74,22 +86,35 @@ inline Range panels_of(const Range& keys) noexcept {
   return {keys.begin / kv::kPanelTokens, ceil_div(keys.end, kv::kPanelTokens)};
 }
 
-// scores[r][key] = query r · key, for the panels in `panels`.
+// scores[r][key] = query r · key of R queries from `query` on, for P panels from `panel` on.
+template <int R, int P, codec::Codec K, codec::Codec V, class Ahead>
+void score_panels(const QueryBlock& block, Index query, const KeyTile<K, V>& tile, Index panel,
+                  const Ahead& ahead, const Scratch::Worker& worker) {
+  const typename K::Cell* panels[P];
+  const float* const* scales = tile.key_scales.data() + panel;
+  for (int p = 0; p < P; ++p) panels[p] = tile.keys[static_cast<std::size_t>(panel + p)];
+  float* scores = worker.scores + query * kTileKeys + panel * kv::kPanelTokens;
+  if constexpr (codec::WholeNumbers<K>) {
+    const std::int32_t* rows = worker.pairs + query * ceil_div(block.key_dim, 2);
+    kernels::multiply_whole<K, R, P>(rows, worker.query_scales + query, panels, block.key_dim,
+                                     scores, kTileKeys, ahead, scales);
+  } else {
+    kernels::multiply_tile<K, R, P>(worker.queries + query * block.key_dim, panels, block.key_dim,
+                                    scores, kTileKeys, kernels::Begin::zero, ahead, scales);
+  }
+}
+
+// The same for the panels in `panels`.
 template <int R, codec::Codec K, codec::Codec V, class Ahead>
-void score_tile(const float* queries, const QueryBlock& block, const KeyTile<K, V>& tile,
-                Range panels, const Ahead& ahead, float* scores) {
+void score_tile(const QueryBlock& block, Index query, const KeyTile<K, V>& tile, Range panels,
+                const Ahead& ahead, const Scratch::Worker& worker) {
   if constexpr (kernels::kTilePanels == kPanelsPerTile) {
     if (panels == Range{0, kPanelsPerTile}) {
-      const typename K::Cell* four[] = {tile.keys[0], tile.keys[1], tile.keys[2], tile.keys[3]};
-      return kernels::multiply_tile<K, R, 4>(queries, four, block.key_dim, scores, kTileKeys,
-                                             kernels::Begin::zero, ahead, tile.key_scales.data());
+      return score_panels<R, kPanelsPerTile>(block, query, tile, 0, ahead, worker);
     }
   }
   for (Index panel = panels.begin; panel < panels.end; ++panel) {
-    const typename K::Cell* one[] = {tile.keys[static_cast<std::size_t>(panel)]};
-    kernels::multiply_tile<K, R, 1>(queries, one, block.key_dim, scores + panel * kv::kPanelTokens,
-                                    kTileKeys, kernels::Begin::zero, ahead,
-                                    &tile.key_scales[static_cast<std::size_t>(panel)]);
+    score_panels<R, 1>(block, query, tile, panel, ahead, worker);
   }
 }
 

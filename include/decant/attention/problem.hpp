@@ -18,6 +18,7 @@
 #include <decant/kv/geometry.hpp>
 
 #include <algorithm>
+#include <cstdint>
 #include <vector>
 
 namespace decant::inline v0::attention {
@@ -76,6 +77,8 @@ class Scratch {
  public:
   struct Worker {
     float* queries;                // [block queries][key_dim], in tiles
+    std::int32_t* pairs;           // [block queries][ceil(key_dim / 2)], likewise
+    float* query_scales;           // [block queries], of pairs
     float* sums;                   // [block queries][16]
     float* values;                 // [block queries][value lanes]
     float* scores;                 // [block queries][64], then weights
@@ -94,11 +97,14 @@ class Scratch {
         queries_(checked_product(block_rows(group_), group_)),
         worker_floats_(checked_product(queries_, checked_sum(round_up(geometry.key_dim, kLanes),
                                                              value_lanes_ + kLanes + kTileKeys))),
+        worker_pairs_(checked_product(queries_, ceil_div(geometry.key_dim, 2))),
         slots_(threads > 1
                    ? checked_product(geometry.heads, ceil_div(split_positions, kSegmentKeys))
                    : 0),
         key_dim_(geometry.key_dim),
         floats_(checked_product(threads, worker_floats_)),
+        pairs_(checked_product(threads, worker_pairs_)),
+        query_scales_(checked_product(threads, queries_)),
         parts_(checked_product({threads, queries_, 2})),
         keys_(checked_product(threads, queries_)),
         slot_values_(checked_product({slots_, group_, value_lanes_})),
@@ -118,6 +124,8 @@ class Scratch {
     float* sums = base + queries_ * round_up(key_dim_, kLanes);
     float* scores = sums + queries_ * kLanes;
     return {.queries = base,
+            .pairs = pairs_.data() + at * worker_pairs_,
+            .query_scales = query_scales_.data() + at * queries_,
             .sums = sums,
             .values = scores + queries_ * kTileKeys,
             .scores = scores,
@@ -143,8 +151,10 @@ class Scratch {
 
   kv::Geometry geometry_;
   Index heads_, threads_;
-  Index value_lanes_, group_, queries_, worker_floats_, slots_, key_dim_;
+  Index value_lanes_, group_, queries_, worker_floats_, worker_pairs_, slots_, key_dim_;
   Buffer<float> floats_;
+  Buffer<std::int32_t> pairs_;
+  Buffer<float> query_scales_;
   Buffer<kernels::SoftmaxPart> parts_;
   Buffer<Range> keys_;
   Buffer<float> slot_values_;

@@ -30,6 +30,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <limits>
+#include <type_traits>
 
 namespace decant::inline v0::attention::detail {
 
@@ -47,8 +48,7 @@ void score_queries(const QueryBlock& block, Index query, const KeyTile<K, V>& ti
     if (!keys.empty()) all = {std::min(all.begin, keys.begin), std::max(all.end, keys.end)};
   }
   if (all.empty()) return;
-  score_tile<R>(worker.queries + query * block.key_dim, block, tile, panels_of(all), ahead,
-                worker.scores + query * kTileKeys);
+  score_tile<R>(block, query, tile, panels_of(all), ahead, worker);
 }
 
 // values[r] += weights[r] · values of the tokens, for D * 16 dimensions from `dim`. Tokens that
@@ -80,21 +80,14 @@ void add_queries(const QueryBlock& block, Index query, const KeyTile<K, V>& tile
   for (Index q = query; q < query + R; ++q) alone(q, {common.end, worker.keys[q].end});
 }
 
-// work(integral_constant<rows>, first query) for the block's queries, six at a time.
-template <class F>
-DECANT_ALWAYS_INLINE void for_tiles(const QueryBlock& block, F&& work) {
-  for (Index query = 0; query < block.count; query += kernels::kTileRows) {
-    kernels::with_rows(std::min<Index>(kernels::kTileRows, block.count - query),
-                       [&](auto rows) { work(rows, query); });
-  }
-}
-
 // Turns the scores of all queries into weights. Each pass leaves the rows independent of each
-// other, so that one row's chain of operations hides behind the next row's.
-template <codec::Codec K, codec::Codec V, Score F>
+// other, so that one row's chain of operations hides behind the next row's. Steps of `ahead` are
+// the rows of both passes.
+template <codec::Codec K, codec::Codec V, Score F, class Ahead = kernels::StayHere>
 void update_rows(const QueryBlock& block, const KeyTile<K, V>& tile, const F& transform,
-                 const Scratch::Worker& worker) {
+                 const Scratch::Worker& worker, const Ahead& ahead = {}) {
   for (Index q = 0; q < block.count; ++q) {
+    ahead.run(q);
     const ScorePlace place = {block.sequence, block.row_of(q), block.head_of(q), tile.first, 0};
     kernels::SoftmaxPart& part = worker.parts[q];
     Range& keys = worker.keys[q];
@@ -114,28 +107,60 @@ void update_rows(const QueryBlock& block, const KeyTile<K, V>& tile, const F& tr
     }
   }
   for (Index q = 0; q < block.count; ++q) {
+    ahead.run(block.count + q);
     float* sums = worker.sums + q * kLanes;
     store(sums, load(sums) + weigh(worker.scores + q * kTileKeys, worker.keys[q], tile,
                                    worker.parts[q].maximum));
   }
 }
 
-// The values of a tile for all queries, a few dimensions at a time.
-template <codec::Codec K, codec::Codec V, class Ahead>
-void add_tile(const QueryBlock& block, const KeyTile<K, V>& tile, const Ahead& ahead,
-              const Scratch::Worker& worker) {
+// work(integral_constant<runs of 16>, first dimension) for the dimensions of values, a few at a
+// time.
+template <class F>
+DECANT_ALWAYS_INLINE void for_dims(const QueryBlock& block, F&& work) {
   constexpr Index kDims = kernels::kTilePanels * kLanes;
   Index dim = 0;
   for (; dim + kDims <= block.value_lanes; dim += kDims) {
-    for_tiles(block, [&](auto rows, Index query) {
-      add_queries<rows, kernels::kTilePanels>(block, query, tile, dim, ahead, worker);
-    });
+    work(std::integral_constant<int, kernels::kTilePanels>{}, dim);
   }
-  for (; dim < block.value_lanes; dim += kLanes) {
+  for (; dim < block.value_lanes; dim += kLanes) work(std::integral_constant<int, 1>{}, dim);
+}
+
+// The values of a tile for all queries.
+template <codec::Codec K, codec::Codec V, class Ahead>
+void add_tile(const QueryBlock& block, const KeyTile<K, V>& tile, const Ahead& ahead,
+              const Scratch::Worker& worker) {
+  for_dims(block, [&](auto runs, Index dim) {
     for_tiles(block, [&](auto rows, Index query) {
-      add_queries<rows, 1>(block, query, tile, dim, ahead, worker);
+      add_queries<rows, runs>(block, query, tile, dim, ahead, worker);
     });
-  }
+  });
+}
+
+// The tile for up to six queries, whose keys are whole numbers. Scores then take less time than
+// reading their keys does, so that memory would be late there and idle elsewhere: the next tile is
+// asked for from front to back, a quarter meanwhile, a quarter beside the softmax, half beside the
+// values.
+template <codec::Codec K, codec::Codec V, Mask M, Score F>
+void visit_spread(const QueryBlock& block, const KeyTile<K, V>& tile, const Range& segment,
+                  const M& mask, const F& transform, const Scratch::Worker& worker) {
+  const Index quarter = tile.bytes / 4;
+  const auto part = [&](Index bytes_before, Index steps, Index bytes) {
+    return kernels::NextPart{.from = tile.start,
+                             .distance = tile.bytes + bytes_before,
+                             .stride = ceil_div(bytes, steps)};
+  };
+  for_tiles(block, [&](auto rows, Index query) {
+    score_queries<rows>(block, query, tile, segment, mask, part(0, block.key_dim, quarter), worker);
+  });
+  update_rows(block, tile, transform, worker, part(quarter, 2 * block.count, quarter));
+  for_dims(block, [&](auto runs, Index dim) {
+    const Index before = 2 * quarter * (block.value_lanes + dim) / block.value_lanes;
+    const Index bytes = 2 * quarter * runs * kLanes / block.value_lanes;
+    for_tiles(block, [&](auto rows, Index query) {
+      add_queries<rows, runs>(block, query, tile, dim, part(before, kTileKeys, bytes), worker);
+    });
+  });
 }
 
 // One tile for all queries: first every score, so that the key panels stay in the first-level
@@ -144,6 +169,11 @@ void add_tile(const QueryBlock& block, const KeyTile<K, V>& tile, const Ahead& a
 template <codec::Codec K, codec::Codec V, Mask M, Score F>
 void visit_tile(const QueryBlock& block, const KeyTile<K, V>& tile, const Range& segment,
                 const M& mask, const F& transform, const Scratch::Worker& worker) {
+  if constexpr (codec::WholeNumbers<K> && kernels::kTilePanels == kPanelsPerTile) {
+    if (block.count <= kernels::kTileRows) {
+      return visit_spread(block, tile, segment, mask, transform, worker);
+    }
+  }
   if (block.count <= kernels::kTileRows) {
     const kernels::SamePlace ahead = {tile.bytes};
     for_tiles(block, [&](auto rows, Index query) {

@@ -42,6 +42,7 @@ inline constexpr int kRowPanels = kRegisters == 1 ? 8 : 4;
 //              rows that share a tile fetch the next one together
 struct StayHere {
   DECANT_ALWAYS_INLINE void operator()(const void*, Index, int) const noexcept {}
+  DECANT_ALWAYS_INLINE void run(Index) const noexcept {}
 };
 struct SamePlace {
   Index distance = 0;
@@ -56,6 +57,11 @@ struct NextPart {
   DECANT_ALWAYS_INLINE void operator()(const void*, Index number, int panel) const noexcept {
     if (panel == 0) prefetch(from, distance + number * stride);
   }
+  // All of one stride.
+  DECANT_ALWAYS_INLINE void run(Index number) const noexcept {
+    for (Index at = 0; at < stride; at += kLine) prefetch(from, distance + number * stride + at);
+  }
+  static constexpr Index kLine = 64;  // bytes that memory gives at once
 };
 
 // Whether sums begin at zero or at what stands in memory.
