@@ -18,8 +18,8 @@ using namespace decant;
 
 // Rows and panels of random numbers, at their extremes; behind an odd last column lies noise.
 template <codec::WholeNumbers C, int R, int P>
-struct Product {
-  explicit Product(Index column_count) : columns(column_count) {
+struct WholeProduct {
+  explicit WholeProduct(Index column_count) : columns(column_count) {
     std::mt19937 random(static_cast<unsigned>(columns * 100 + R * 10 + P));
     const auto pairs = static_cast<std::size_t>(ceil_div(columns, 2));
     const Index scale_rows = std::max<Index>(1, codec::scales_of_row<C>(columns));
@@ -79,7 +79,7 @@ template <codec::WholeNumbers C, int R, int P>
 void expect_exact() {
   for (Index columns : {1, 2, 3, 16, 31, 32, 33, 63, 64, 65, 127, 128, 256}) {
     SCOPED_TRACE(testing::Message() << R << " rows, " << P << " panels, " << columns << " columns");
-    const Product<C, R, P> product(columns);
+    const WholeProduct<C, R, P> product(columns);
     const std::vector<float> sums = product.run();
     for (int r = 0; r < R; ++r) {
       for (int p = 0; p < P; ++p) {
