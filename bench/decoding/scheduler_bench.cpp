@@ -3,9 +3,9 @@
 // batch: tokens/s of many sequences that decode in one step, and how many times that of one
 // (times). drafts: tokens/s with look-up guesses over a text that repeats itself but for every
 // sixteenth token, beside none (times). entering: the time per token of four texts while a prompt
-// of 4,096 tokens enters, some rows a step, and alone (times is the quotient). overhead: what a
-// tick takes beside its step, as a share of it, sampling included and not, with a thousand requests
-// in line.
+// of 4,096 tokens enters, some rows a step, and around that (times is the quotient). overhead: what
+// a tick takes beside its step, as a share of it, sampling included and not, with a thousand
+// requests in line.
 #include <decant/codec/plain.hpp>
 #include <decant/decoding/drafter.hpp>
 #include <decant/decoding/generate.hpp>
@@ -87,6 +87,12 @@ class House {
   decoding::Scheduler<BF16> scheduler_;
   std::vector<decoding::RequestId> ended_;
 };
+
+double mean(const std::vector<double>& seconds) {
+  double sum = 0;
+  for (double each : seconds) sum += each;
+  return sum / static_cast<double>(seconds.size());
+}
 
 double median(std::vector<double> seconds) {
   const auto middle = seconds.begin() + std::ssize(seconds) / 2;
@@ -188,30 +194,33 @@ BENCHMARK(drafts)
     ->Unit(benchmark::kMillisecond);
 
 void entering(benchmark::State& state) {
-  const model::Decoder& decoder = decoder_of(bench::config_135m(), codec::Type::q8_0);
+  const bool large = state.range(1) == 1000;
+  const model::Decoder& decoder =
+      decoder_of(large ? bench::config_1b() : bench::config_135m(), codec::Type::q8_0);
   for (auto _ : state) {
-    House house(decoder, 8192, {.rows = 512, .logit_rows = 8, .sequences = 8},
-                bench::workers(state.range(1)), state.range(0));
+    House house(decoder, 16384, {.rows = 512, .logit_rows = 8, .sequences = 8}, bench::workers(1),
+                state.range(0));
     for (Index n = 0; n < 4; ++n) house.submit(n, 16, 2000);
     house.tick();
     std::vector<double> idle, busy;
-    for (int n = 0; n < 20; ++n) idle.push_back(house.tick());
+    for (int n = 0; n < 10; ++n) idle.push_back(house.tick());
     const auto id = house.submit(9, 4096, 1);
     while (!house.ended(id)) busy.push_back(house.tick());
+    for (int n = 0; n < 10; ++n) idle.push_back(house.tick());  // whose texts are longer now
     bench::require(house.scheduler().running() == 4, "somebody ended");
-    const double before = median(idle);
-    double total = 0;
-    for (double seconds : busy) total += seconds;
-    state.SetIterationTime(total / static_cast<double>(busy.size()));
-    state.counters["alone_ms"] = before * 1e3;
-    state.counters["longest_ms"] = *std::ranges::max_element(busy) * 1e3;
-    state.counters["times"] = total / static_cast<double>(busy.size()) / before;
-    state.counters["first_token_s"] = total;
+    const double alone = mean(idle), beside = mean(busy);
+    state.SetIterationTime(beside);
+    state.counters["alone_ms"] = alone * 1e3;
+    state.counters["times"] = beside / alone;
+    state.counters["first_token_s"] = beside * static_cast<double>(busy.size());
   }
 }
 BENCHMARK(entering)
-    ->ArgNames({"rows", "threads"})
-    ->ArgsProduct({{4, 8, 512}, {1}})
+    ->ArgNames({"rows", "millions"})
+    ->Args({4, 135})
+    ->Args({8, 135})
+    ->Args({512, 135})
+    ->Args({8, 1000})
     ->UseManualTime()
     ->Iterations(1)
     ->Unit(benchmark::kMillisecond);
