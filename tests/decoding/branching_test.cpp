@@ -104,7 +104,9 @@ TYPED_TEST(Branching, GivesTheTokensAndRowsOfARunWithoutGuesses) {
     const Generation expected = this->run(plain, none);
     Path whole = this->prompt_;
     whole.insert(whole.end(), expected.tokens.begin(), expected.tokens.end());
-    for (Index paths : {1, 2, 6}) {
+    const std::vector<Index> ways =
+        trial::kSlowBuild ? std::vector<Index>{6} : std::vector<Index>{1, 2, 6};
+    for (Index paths : ways) {
       for (Index right : {0, 1, 3, 9}) {
         Oracle oracle{.whole = whole, .paths = paths, .right = right};
         oracle.length = paths == 1 ? 100 : right + 1;

@@ -109,7 +109,7 @@ foreach(pair int8: :int8 : int8:q8_0 q4_0:int4 int8:f16:f16 int4:int4: INT4 "int
 endforeach()
 refused(2 "--cache-type: .*is not one of|--cache-type.*(empty|required)" generate --cache-type=)
 refused(2 "--cache-type: \"int8:int4\" is not one of" cached_vs_recomputed --cache-type int8:int4)
-foreach(program perplexity long_chat fork_and_share)
+foreach(program perplexity fork_and_share)
   refused(2 "--cache-type" ${program} --cache-type int4)
 endforeach()
 refused(2 "--cache-type: int8:int4 is for a contiguous store" generate --cache-type int8:int4 --store ring --window 9)
