@@ -142,11 +142,7 @@ inline decant::decoding::Request options_of(const decant::io::JsonObject& line) 
   request.priority = static_cast<int>(priority);
   request.space.tenant = count_at(line, "tenant");
   if (line.flag_or("draft_ngram", false)) {
-    request.drafter = [](const decant::decoding::History& history, Index most,
-                         std::vector<decant::Token>& guesses) {
-      const auto found = decant::decoding::NgramDrafter{}.propose(history, most);
-      guesses.assign(found.begin(), found.end());
-    };
+    request.drafter = decant::decoding::guesses_of(decant::decoding::NgramDrafter{});
   }
   return request;
 }

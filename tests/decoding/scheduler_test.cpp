@@ -189,10 +189,7 @@ TEST_F(SchedulerTest, TakesGuessesWithTheRowsThatAreLeft) {
   Request wanted = request({1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3}, 30);
   wanted.options.sampler.penalties.bias = {{1, 40.0f}};  // so that the text repeats itself
   const Tokens expected = alone(wanted);
-  wanted.drafter = [](const History& history, Index most, Tokens& guesses) {
-    const auto found = NgramDrafter{}.propose(history, most);
-    guesses.assign(found.begin(), found.end());
-  };
+  wanted.drafter = guesses_of(NgramDrafter{});
   Bureau bureau(decoder_, 20, limits_);
   const RequestId id = bureau.submit(wanted);
   bureau.finish();

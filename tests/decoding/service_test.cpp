@@ -243,7 +243,7 @@ TEST_F(ServiceTest, EndsWhatCameLast) {
     std::vector<Stream> streams;
     {
       Service service(scheduler_);
-      for (unsigned n = 0; n < 3; ++n) streams.push_back(service.submit(request(n, 200)));
+      for (unsigned n = 0; n < 3; ++n) streams.push_back(service.submit(slow()));
     }
     for (Stream& stream : streams) {
       EXPECT_EQ(stream.wait().generation.reason, Reason::cancelled);

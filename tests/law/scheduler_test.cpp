@@ -49,11 +49,7 @@ Request random_request(const model::Config& config, std::mt19937& random) {
   options.sampler.temperature = 0.3 * below<double>(random, 5);
   options.sampler.penalties.repetition = below(random, 2) == 0 ? 1.0 : 1.3;
   if (below(random, 2) == 0) {
-    request.drafter = [](const decoding::History& history, Index most,
-                         std::vector<Token>& guesses) {
-      const auto found = decoding::NgramDrafter{.shortest = 1}.propose(history, most);
-      guesses.assign(found.begin(), found.end());
-    };
+    request.drafter = decoding::guesses_of(decoding::NgramDrafter{.shortest = 1});
   }
   return request;
 }

@@ -4,13 +4,16 @@
 // waiting, so that the order of two requests never changes and nobody waits for ever. Whoever takes
 // pages or a place takes those of the last that runs, never of one before it.
 //
-// Depends on  decoding/{job,request}.hpp, kv/{page_pool,paged,prefix_tree}.hpp
+// Depends on  decoding/{generation,job,request}.hpp, kv/{page_pool,paged,prefix_tree}.hpp
 // Source      Kwon et al. 2023, arXiv:2309.06180 (preemption by recomputing)
 // Tested by   tests/decoding/scheduler{,_pages,_end}_test.cpp, tests/law/scheduler_test.cpp
 #pragma once
 
 #include <decant/codec/concept.hpp>
+#include <decant/core/error.hpp>
+#include <decant/core/shape.hpp>
 #include <decant/core/types.hpp>
+#include <decant/decoding/generation.hpp>
 #include <decant/decoding/job.hpp>
 #include <decant/decoding/request.hpp>
 #include <decant/decoding/statistics.hpp>
@@ -24,6 +27,7 @@
 #include <iterator>
 #include <map>
 #include <new>
+#include <string_view>
 #include <utility>
 
 namespace decant::inline v0::decoding {
@@ -39,6 +43,10 @@ class Admission {
   using Jobs = std::map<Place, Job<K, V>>;
   using Iterator = typename Jobs::iterator;
 
+  static Iterator find(Jobs& jobs, RequestId id) noexcept {
+    return std::ranges::find_if(jobs, [&](const auto& job) { return job.second.id == id; });
+  }
+
   Admission(kv::PagePool<K, V>& pool, kv::PrefixTree<K, V>* tree, Index pages, Index places,
             SchedulerStatistics& statistics)
       : pool_(pool), tree_(tree), pages_(pages), places_(places), statistics_(statistics) {}
@@ -47,7 +55,26 @@ class Admission {
   Jobs& waiting() noexcept { return waiting_; }
   const Jobs& running() const noexcept { return running_; }
   const Jobs& waiting() const noexcept { return waiting_; }
-  Index pages() const noexcept { return pages_; }
+
+  // Refuses what could never run: what takes more pages than there are; to recompute, and guesses
+  // that are judged by rejection, whose number, and so the tokens, would depend on company.
+  //
+  // Errors   std::invalid_argument, CacheFull
+  void check(const Request& request, Index positions, std::string_view who) const {
+    const GenerateOptions& options = request.options;
+    expects(!options.recompute, who, ": recompute is for generate() alone");
+    expects(options.verification == Verification::agreement, who,
+            ": verification by rejection is for generate() alone");
+    const Index prompt = std::ssize(request.prompt);
+    expects(prompt <= positions, who, ": a prompt of ", prompt, " tokens for a model of ",
+            positions, " positions");
+    const Index new_tokens = std::max<Index>(0, options.max_new_tokens - 1);  // which are fed
+    const Index pages =
+        ceil_div(prompt + std::min(positions - prompt, new_tokens), pool_.page_tokens());
+    expects<CacheFull>(pages <= pages_, who, ": a prompt of ", prompt, " tokens and ",
+                       options.max_new_tokens, " new ones take ", pages, " pages, there are ",
+                       pages_);
+  }
 
   // Keeps what a store holds for others that begin like it. Not to find memory for that is no
   // failure.
@@ -76,10 +103,13 @@ class Admission {
     for (auto at = waiting_.begin(); at != waiting_.end() && passed < places_;) {
       const auto next = std::next(at);
       if (std::ssize(running_) == places_ && !yields_to(at->first)) return;
-      if (will_be_kept(at->second)) {
+      Job<K, V>& job = at->second;
+      if (tree_ != nullptr) job.store = tree_->find(job.space, job.text.sequence());
+      if (will_be_kept(job)) {
+        job.store = Store(pool_);
         passed += 1;
       } else {
-        if (!find_pages(at->first, at->second)) return;
+        if (!find_pages(at->first, job)) return;
         start(at);
       }
       at = next;
@@ -119,27 +149,26 @@ class Admission {
     return !running_.empty() && place < std::prev(running_.end())->first;
   }
 
-  // Whether one that runs computes more whole pages of what the sequence begins with than are kept.
+  // Whether one that runs computes more whole pages of what a sequence begins with than it has.
   bool will_be_kept(const Job<K, V>& job) const {
     if (tree_ == nullptr) return false;
     const auto sequence = job.text.sequence();
-    const Index kept = tree_->matched(job.space, sequence);
     return std::ranges::any_of(running_, [&](const auto& entry) {
       const Job<K, V>& other = entry.second;
       if (other.text.generated() > 0 || other.space != job.space) return false;
       const Index common =
           std::ranges::mismatch(sequence, other.text.sequence()).in1 - sequence.begin();
-      return std::min(common, std::ssize(sequence) - 1) - kept >= pool_.page_tokens();
+      return std::min(common, std::ssize(sequence) - 1) - job.store.end() >= pool_.page_tokens();
     });
   }
 
   // Pages that requests may still take.
   Index left() const noexcept { return pages_ - pool_.used_pages(); }
 
-  // Gives a request what is kept of its sequence, and a place; those of others behind it if it
-  // needs them and they suffice. Alone it has what room there is. Says whether it may run.
+  // Finds a request a place and pages beside those it shares; those of others behind it if it needs
+  // them and they suffice. Alone it has what room there is. Says whether it may run, and where it
+  // may not, it holds nothing.
   bool find_pages(const Place& place, Job<K, V>& job) {
-    job.store = tree_ == nullptr ? Store(pool_) : tree_->find(job.space, job.text.sequence());
     const auto behind = running_.upper_bound(place);
     Index given = 0;
     for (auto other = behind; other != running_.end(); ++other) {

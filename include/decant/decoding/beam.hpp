@@ -10,7 +10,7 @@
 // alike. Equal scores go by the earlier beam, then the lower token.
 //
 // Depends on  decoding/{feeding,log_probabilities}.hpp, kv/paged.hpp,
-//             model/{batch,decoder,store_check,workspace}.hpp
+//             model/{batch,decoder,workspace}.hpp
 // Source      Hugging Face transformers, beam search of generate() (semantics)
 // Tested by   tests/decoding/beam_test.cpp, tests/io/published_beams_test.cpp
 #pragma once
@@ -23,7 +23,6 @@
 #include <decant/kv/paged.hpp>
 #include <decant/model/batch.hpp>
 #include <decant/model/decoder.hpp>
-#include <decant/model/store_check.hpp>
 #include <decant/model/workspace.hpp>
 
 #include <algorithm>
@@ -232,16 +231,9 @@ std::vector<BeamAnswer> beam_search(const model::Decoder& decoder, kv::Paged<K, 
                                     const BeamOptions& options) {
   constexpr const char* kWho = "decoding::beam_search";
   check(options);
-  const detail::Room room = detail::room(decoder, store);
   detail::check_prompt(prompt, decoder.config(), kWho);
-  detail::check_fits(prompt, room, kWho);
-  model::check(decoder.config(), store, kWho);
-  expects(workspace.config() == decoder.config(), kWho,
-          ": the workspace was made for another configuration");
-  const model::Limits& limits = workspace.limits();
-  expects(std::min({limits.rows, limits.logit_rows, limits.sequences}) >= options.beams, kWho,
-          ": a workspace of ", limits.rows, " rows, ", limits.logit_rows, " of logits and ",
-          limits.sequences, " sequences, for ", options.beams, " beams");
+  const detail::Room room = detail::check_run(decoder, store, workspace, prompt, kWho);
+  detail::check_width(workspace, options.beams, "beams", kWho);
   // The last token of an answer is not fed.
   const Index most = std::min(options.max_new_tokens, room.tokens - std::ssize(prompt) + 1);
   return detail::BeamSearch<kv::Paged<K, V>>(decoder, workspace, options).run(store, prompt, most);

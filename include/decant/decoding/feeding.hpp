@@ -1,7 +1,8 @@
 // decant/decoding/feeding.hpp - how a store comes to hold a sequence, and how long it can get.
 //
-// Depends on  decoding/generation.hpp, kv/block.hpp, model/{batch,decoder,workspace}.hpp
-// Tested by   tests/decoding/{generate,beam,speculative,samples,scheduler}_test.cpp
+// Depends on  decoding/generation.hpp, kv/block.hpp,
+// model/{batch,decoder,store_check,workspace}.hpp Tested by
+// tests/decoding/{generate,beam,speculative,samples,scheduler}_test.cpp
 #pragma once
 
 #include <decant/core/error.hpp>
@@ -11,6 +12,7 @@
 #include <decant/model/batch.hpp>
 #include <decant/model/config.hpp>
 #include <decant/model/decoder.hpp>
+#include <decant/model/store_check.hpp>
 #include <decant/model/workspace.hpp>
 
 #include <algorithm>
@@ -51,15 +53,34 @@ inline void check_prompt(std::span<const Token> prompt, const model::Config& con
   check_tokens(prompt, config, who, "prompt");
 }
 
-// Refuses a prompt that is longer than a store or a model.
+// Refuses a prompt that is longer than a store or a model, and a store or a workspace made for
+// another one; says how long the sequence may get.
 //
 // Errors   std::invalid_argument, CacheFull
-inline void check_fits(std::span<const Token> prompt, const Room& room, std::string_view who) {
+template <kv::Store S>
+Room check_run(const model::Decoder& decoder, const S& store, const model::Workspace& workspace,
+               std::span<const Token> prompt, std::string_view who) {
+  const Room room = detail::room(decoder, store);
   const bool fits = std::ssize(prompt) <= room.tokens;
   expects(fits || room.beyond == Reason::cache_full, who, ": a prompt of ", prompt.size(),
           " tokens for a model of ", room.tokens, " positions");
   expects<CacheFull>(fits, who, ": a prompt of ", prompt.size(), " tokens for a store of ",
                      room.tokens);
+  model::check(decoder.config(), store, who);
+  expects(workspace.config() == decoder.config(), who,
+          ": the workspace was made for another configuration");
+  return room;
+}
+
+// Refuses a workspace in which not so many sequences can each have a token of a step.
+//
+// Errors   std::invalid_argument
+inline void check_width(const model::Workspace& workspace, Index sequences, const char* noun,
+                        std::string_view who) {
+  const model::Limits& limits = workspace.limits();
+  expects(std::min({limits.rows, limits.logit_rows, limits.sequences}) >= sequences, who,
+          ": a workspace of ", limits.rows, " rows, ", limits.logit_rows, " of logits and ",
+          limits.sequences, " sequences, for ", sequences, " ", noun);
 }
 
 // Feeds what a store lacks of a sequence, as many rows a step as workspace and store take; row 0

@@ -1,6 +1,7 @@
 // decant/decoding/job.hpp - a request of a scheduler, and the rows that it has of a step.
 //
-// Depends on  decoding/{continuation,feeding,request}.hpp, kv/{block,paged}.hpp, model/batch.hpp
+// Depends on  decoding/{continuation,drafter,feeding,request}.hpp, kv/{block,paged}.hpp,
+//             model/{batch,workspace}.hpp
 // Source      Agrawal et al. 2023, "SARATHI", arXiv:2308.16369 (prompts beside decoding)
 // Tested by   tests/decoding/scheduler{,_pages,_end}_test.cpp
 #pragma once
@@ -9,17 +10,22 @@
 #include <decant/core/error.hpp>
 #include <decant/core/types.hpp>
 #include <decant/decoding/continuation.hpp>
+#include <decant/decoding/drafter.hpp>
 #include <decant/decoding/feeding.hpp>
 #include <decant/decoding/generation.hpp>
 #include <decant/decoding/request.hpp>
+#include <decant/decoding/statistics.hpp>
 #include <decant/kv/block.hpp>
 #include <decant/kv/page_pool.hpp>
 #include <decant/kv/paged.hpp>
 #include <decant/kv/prefix.hpp>
 #include <decant/model/batch.hpp>
 #include <decant/model/config.hpp>
+#include <decant/model/workspace.hpp>
 
 #include <algorithm>
+#include <exception>
+#include <optional>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -60,19 +66,6 @@ struct Job {
   Outcome outcome;
 };
 
-// Refuses what no scheduler runs: nonsense, recomputing, and guesses that are judged by rejection,
-// whose number, and so the tokens, would depend on company.
-//
-// Errors   std::invalid_argument
-inline void check_request(const Request& request, const model::Config& config,
-                          std::string_view who) {
-  const GenerateOptions& options = request.options;
-  decoding::check(options, request.prompt, config, who);
-  expects(!options.recompute, who, ": recompute is for generate() alone");
-  expects(options.verification == Verification::agreement, who,
-          ": verification by rejection is for generate() alone");
-}
-
 // A row for each of the running jobs that lack no more, and the others for prompts, in order; of
 // these no more than `beside_decoding` where there are such jobs.
 template <class Jobs>
@@ -103,6 +96,41 @@ void propose_drafts(Job<K, V>& job, Index most, const model::Config& config, std
   expects(std::ssize(job.drafts) <= most, who, ": a drafter that guesses ", job.drafts.size(),
           " tokens where ", most, " are wanted");
   check_tokens(job.drafts, config, who, "drafts");
+}
+
+// Why a text ended, if it did, and with which error, if it failed.
+struct Ending {
+  std::optional<Reason> reason = {};
+  std::exception_ptr error = {};
+};
+
+// Takes the tokens of a job whose rows of logits begin with `first`, and out of its store what was
+// guessed and did not come; adds to the totals.
+template <codec::Codec K, codec::Codec V>
+Ending take_tokens(Job<K, V>& job, model::Workspace& workspace, Index first,
+                   SchedulerStatistics& totals) {
+  Statistics& own = job.text.statistics();
+  const bool prompt = job.text.generated() == 0;
+  const double decoded = own.decode_seconds;
+  if (prompt) own.prefill_seconds = job.text.seconds() - job.outcome.queue_seconds;
+  Ending ending;
+  try {
+    ending.reason = job.text.take(workspace, first, job.drafts, NoDrafts{}, [&](Token token) {
+      job.fresh.push_back(token);
+      return !job.sink || job.sink(token);
+    });
+  } catch (...) {
+    ending = {Reason::failed, std::current_exception()};
+  }
+  const Position length = std::ssize(job.text.sequence());
+  job.store.rewind(std::min(job.store.end(), job.text.ended() ? length : length - 1));
+  totals.generated_tokens += std::ssize(job.fresh);
+  totals.decode_seconds += own.decode_seconds - decoded;
+  if (prompt && job.text.generated() > 0) {
+    totals.answered += 1;
+    totals.first_token_seconds += own.time_to_first_token;
+  }
+  return ending;
 }
 
 // The rows of running jobs, in order.

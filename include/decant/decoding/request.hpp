@@ -1,11 +1,12 @@
 // decant/decoding/request.hpp - what a scheduler is asked for, and what it tells of it.
 //
-// Depends on  core/error.hpp, decoding/{generation,history}.hpp, kv/prefix.hpp
+// Depends on  core/error.hpp, decoding/{drafter,generation,history}.hpp, kv/prefix.hpp
 // Tested by   tests/decoding/scheduler{,_pages,_end}_test.cpp
 #pragma once
 
 #include <decant/core/error.hpp>
 #include <decant/core/types.hpp>
+#include <decant/decoding/drafter.hpp>
 #include <decant/decoding/generation.hpp>
 #include <decant/decoding/history.hpp>
 #include <decant/kv/prefix.hpp>
@@ -15,6 +16,8 @@
 #include <functional>
 #include <limits>
 #include <optional>
+#include <span>
+#include <utility>
 #include <vector>
 
 namespace decant::inline v0::decoding {
@@ -28,11 +31,22 @@ struct Request {
   GenerateOptions options = {};  // max_seconds counts from when the scheduler gets it
   int priority = 0;              // the higher one first
   kv::PrefixSpace space = {};    // with whose prompts beginnings may be shared
-  // Adds guesses to the empty list, so many at most: they save steps and change no token.
+  // Adds guesses to the empty list, so many at most: they save steps and change no token. A
+  // drafter's are guesses_of() it.
   std::function<void(const History&, Index most, std::vector<Token>& guesses)> drafter = {};
   // Gets each new token; false ends the text behind it.
   std::function<bool(Token)> sink = {};
 };
+
+// Any drafter as a request's.
+template <Drafter D>
+auto guesses_of(D drafter) {
+  return [drafter = std::move(drafter)](const History& history, Index most,
+                                        std::vector<Token>& guesses) mutable {
+    const std::span<const Token> found = drafter.propose(history, most);
+    guesses.assign(found.begin(), found.end());
+  };
+}
 
 // How a request ended.
 struct Outcome {

@@ -6,7 +6,7 @@
 // unless rejection is asked for, which judges each guess by its distribution.
 //
 // Depends on  decoding/{branching,continuation,drafter,feeding,generation}.hpp,
-//             model/{batch,decoder,store_check,workspace}.hpp
+//             model/{batch,decoder,workspace}.hpp
 // Tested by   tests/decoding/{generate,control,speculative,rejection,branching}_test.cpp
 #pragma once
 
@@ -20,7 +20,6 @@
 #include <decant/kv/block.hpp>
 #include <decant/model/batch.hpp>
 #include <decant/model/decoder.hpp>
-#include <decant/model/store_check.hpp>
 #include <decant/model/workspace.hpp>
 
 #include <algorithm>
@@ -45,12 +44,8 @@ class Run {
         store_(store),
         workspace_(workspace),
         drafter_(drafter),
-        room_(room(decoder, store)),
+        room_(check_run(decoder, store, workspace, prompt, "decoding::generate")),
         text_(prompt, options, decoder.config(), "decoding::generate") {
-    check_fits(prompt, room_, "decoding::generate");
-    check(decoder.config(), store, "decoding::generate");
-    expects(workspace.config() == decoder.config(),
-            "decoding::generate: the workspace was made for another configuration");
     if constexpr (kBranches) {
       expects(options.verification == Verification::agreement,
               "decoding::generate: verification by rejection is for guesses of one way");

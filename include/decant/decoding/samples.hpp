@@ -5,7 +5,7 @@
 // `options.sequence + i`: it is the text that generate() gives under that name, bit for bit.
 //
 // Depends on  decoding/{continuation,drafter,feeding,generation}.hpp, kv/paged.hpp,
-//             model/{batch,decoder,store_check,workspace}.hpp
+//             model/{batch,decoder,workspace}.hpp
 // Tested by   tests/decoding/samples_test.cpp
 #pragma once
 
@@ -19,7 +19,6 @@
 #include <decant/kv/paged.hpp>
 #include <decant/model/batch.hpp>
 #include <decant/model/decoder.hpp>
-#include <decant/model/store_check.hpp>
 #include <decant/model/workspace.hpp>
 
 #include <algorithm>
@@ -158,18 +157,10 @@ std::vector<Generation> generate_samples(const model::Decoder& decoder, kv::Page
                                          const GenerateOptions& options, Index samples,
                                          Sink&& sink) {
   constexpr const char* kWho = "decoding::generate_samples";
-  const model::Limits& limits = workspace.limits();
   expects(samples >= 1, kWho, ": ", samples, " samples");
   expects(!options.recompute, kWho, ": recompute is for generate() alone");
-  detail::check_prompt(prompt, decoder.config(), kWho);
-  const detail::Room room = detail::room(decoder, store);
-  detail::check_fits(prompt, room, kWho);
-  model::check(decoder.config(), store, kWho);
-  expects(workspace.config() == decoder.config(), kWho,
-          ": the workspace was made for another configuration");
-  expects(std::min({limits.rows, limits.logit_rows, limits.sequences}) >= samples, kWho,
-          ": a workspace of ", limits.rows, " rows, ", limits.logit_rows, " of logits and ",
-          limits.sequences, " sequences, for ", samples, " samples");
+  detail::check_run(decoder, store, workspace, prompt, kWho);
+  detail::check_width(workspace, samples, "samples", kWho);
   detail::Samples<kv::Paged<K, V>, std::remove_reference_t<Sink>> run(decoder, workspace, prompt,
                                                                       options, samples, sink);
   const Index cached = std::min<Index>(store.end(), std::ssize(prompt) - 1);

@@ -14,11 +14,9 @@
 
 #include <decant/codec/concept.hpp>
 #include <decant/core/error.hpp>
-#include <decant/core/shape.hpp>
 #include <decant/core/types.hpp>
 #include <decant/decoding/admission.hpp>
 #include <decant/decoding/continuation.hpp>
-#include <decant/decoding/drafter.hpp>
 #include <decant/decoding/event_list.hpp>
 #include <decant/decoding/generation.hpp>
 #include <decant/decoding/job.hpp>
@@ -83,24 +81,15 @@ class Scheduler {
   //          recompute, and guesses judged by rejection, which would make tokens depend on
   //          company), CacheFull where prompt and new tokens take more pages than there are
   void check(const Request& request) const {
-    detail::check_request(request, decoder_.config(), kWho);
-    const Index prompt = std::ssize(request.prompt);
-    expects(prompt <= decoder_.positions(), kWho, ": a prompt of ", prompt,
-            " tokens for a model of ", decoder_.positions(), " positions");
-    const Index new_tokens = request.options.max_new_tokens;  // of which the last is not fed
-    const Index fed =
-        prompt + std::min(decoder_.positions() - prompt, std::max<Index>(0, new_tokens - 1));
-    const Index pages = ceil_div(fed, pool_.page_tokens());
-    expects<CacheFull>(pages <= admission_.pages(), kWho, ": a prompt of ", prompt, " tokens and ",
-                       new_tokens, " new ones take ", pages, " pages, there are ",
-                       admission_.pages());
+    decoding::check(request.options, request.prompt, decoder_.config(), kWho);
+    admission_.check(request, decoder_.positions(), kWho);
   }
 
   // Takes a request in; the next tick may run it.
   //
   // Errors   as check(), and std::bad_alloc; nothing changed then
   RequestId submit(Request request) {
-    check(request);
+    admission_.check(request, decoder_.positions(), kWho);  // its text checks the rest
     const RequestId id = last_ + 1;
     const typename Admission::Place place = {ticks_ - request.priority * options_.ageing_ticks, id};
     admission_.waiting().try_emplace(place, id, std::move(request), decoder_.config(), pool_, kWho);
@@ -111,7 +100,7 @@ class Scheduler {
   // Ends a request with the next tick; false where there is none of that name.
   bool cancel(RequestId id) noexcept {
     for (Jobs* jobs : {&admission_.running(), &admission_.waiting()}) {
-      const auto at = find(*jobs, id);
+      const auto at = Admission::find(*jobs, id);
       if (at == jobs->end()) continue;
       at->second.cancelled = true;
       return true;
@@ -123,7 +112,7 @@ class Scheduler {
   // tick, which may let it run again; false where none does of that name, and in a tick.
   bool preempt(RequestId id) noexcept {
     if (ticking_) return false;
-    const auto at = find(admission_.running(), id);
+    const auto at = Admission::find(admission_.running(), id);
     if (at == admission_.running().end()) return false;
     admission_.preempt(at);
     return true;
@@ -189,10 +178,6 @@ class Scheduler {
    private:
     bool& flag_;
   };
-
-  static Iterator find(Jobs& jobs, RequestId id) noexcept {
-    return std::ranges::find_if(jobs, [&](const auto& job) { return job.second.id == id; });
-  }
 
   static Index places(const model::Limits& limits) noexcept {
     return std::min({limits.rows, limits.logit_rows, limits.sequences});
@@ -284,30 +269,11 @@ class Scheduler {
   // The tokens of a request whose rows of logits begin with `first`; the next request.
   Iterator take(Iterator at, Index first) {
     Job& job = at->second;
-    Statistics& statistics = job.text.statistics();
     const bool prompt = job.text.generated() == 0;
-    const double decoded = statistics.decode_seconds;
-    if (prompt) statistics.prefill_seconds = job.text.seconds() - job.outcome.queue_seconds;
-    std::optional<Reason> ended;
-    std::exception_ptr error;
-    try {
-      ended = job.text.take(workspace_, first, job.drafts, NoDrafts{}, [&](Token token) {
-        job.fresh.push_back(token);
-        return !job.sink || job.sink(token);
-      });
-    } catch (...) {
-      ended = Reason::failed;
-      error = std::current_exception();
+    auto [ended, error] = detail::take_tokens(job, workspace_, first, statistics_);
+    if (!ended && std::ssize(job.text.sequence()) > decoder_.positions()) {
+      ended = Reason::positions_full;
     }
-    statistics_.generated_tokens += std::ssize(job.fresh);
-    statistics_.decode_seconds += statistics.decode_seconds - decoded;
-    if (prompt && job.text.generated() > 0) {
-      statistics_.answered += 1;
-      statistics_.first_token_seconds += statistics.time_to_first_token;
-    }
-    const Position length = std::ssize(job.text.sequence());
-    job.store.rewind(std::min(job.store.end(), job.text.ended() ? length : length - 1));
-    if (!ended && length > decoder_.positions()) ended = Reason::positions_full;
     if (ended) return end(admission_.running(), at, *ended, std::move(error));
     if (prompt) admission_.keep(job);
     events_.add({job.id, std::exchange(job.fresh, {}), {}});
