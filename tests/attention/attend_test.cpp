@@ -347,6 +347,34 @@ TEST(AttendScratch, TakesAContextLongerThanItWasMadeFor) {
   EXPECT_TRUE(trial::same_bits(outs[0], outs[1]));
 }
 
+// Every place is as large as it is said to be, and no two share a number.
+TEST(AttendScratch, GivesEveryWorkerPlacesOfItsOwn) {
+  constexpr Index kQueries = 96;
+  static_assert(attention::block_rows(3) * 3 == kQueries);
+  attention::Scratch scratch({1, 2, 5, 17}, 6, 3, 1, 64);
+  const auto for_places = [&](auto&& f) {
+    for (Index at = 0; at < 3; ++at) {
+      const attention::Scratch::Worker worker = scratch.worker(at);
+      const auto name = static_cast<int>(at) * 100;
+      f(worker.queries, kQueries * 5, static_cast<float>(name));
+      f(worker.pairs, kQueries * 3, name + 1);
+      f(worker.query_scales, kQueries, static_cast<float>(name + 2));
+      f(worker.sums, kQueries * kLanes, static_cast<float>(name + 3));
+      f(worker.values, kQueries * 32, static_cast<float>(name + 4));
+      f(worker.scores, kQueries * attention::kTileKeys, static_cast<float>(name + 5));
+      f(worker.keys, kQueries, Range{name + 6, name + 6});
+      f(&worker.parts->maximum, 1, static_cast<float>(name + 7));
+      f(&worker.parts[kQueries - 1].maximum, 1, static_cast<float>(name + 8));
+      f(&worker.totals->maximum, 1, static_cast<float>(name + 9));
+      f(&worker.totals[kQueries - 1].maximum, 1, static_cast<float>(name + 10));
+    }
+  };
+  for_places([](auto* place, Index count, auto number) { std::fill_n(place, count, number); });
+  for_places([](const auto* place, Index count, auto number) {
+    EXPECT_EQ(std::count(place, place + count, number), count);
+  });
+}
+
 TEST(AttendScratch, IsRefusedForAnotherProblem) {
   const reference::Matrix numbers = noisy_rows(8, 4, 1);
   const auto store = trial::store_of(1, numbers, numbers, 8);

@@ -1,11 +1,14 @@
 // tests/attention/query_tile_test.cpp - queries in whole numbers: how near they are, that no sum
-// leaves 32 bits, and that scores of one query are the same bits alone and among others.
+// leaves 32 bits, and that scores of one query are the same bits alone and among others, whoever
+// computes them.
 #include <decant/attention/query_tile.hpp>
 
 #include "attention/run.hpp"
 #include "law/bits.hpp"
+#include "law/executors.hpp"
 
 #include <decant/codec/scaled.hpp>
+#include <decant/core/executor.hpp>
 
 #include <gtest/gtest.h>
 
@@ -126,6 +129,47 @@ TYPED_TEST(QueryTiles, GiveARowTheSameBitsAloneAndAmongOthers) {
       EXPECT_TRUE(trial::same_bits(
           std::span(together.output).subspan(static_cast<std::size_t>(row) * width, width),
           std::span(alone.output)));
+    }
+  }
+}
+
+// Number 33 of head 1 of row 5 is none: that head has no numbers there, all else keeps its bits.
+TYPED_TEST(QueryTiles, OfWhatIsNoNumberMakeTheirOwnScoresNone) {
+  const auto keys = trial::noisy_rows(90, 40, 1);
+  const auto values = trial::noisy_rows(90, 40, 2);
+  const auto store = trial::store_of<TypeParam>(1, keys, values, 100);
+  auto queries = trial::noisy_rows(13, 3 * 40, 3);
+  const auto clean = trial::attend(store, 77, queries, 3, 0.3, attention::Causal{});
+  constexpr std::size_t kOdd = 5 * 3 + 1;
+  for (const double odd : {HUGE_VAL, -HUGE_VAL, std::nan("")}) {
+    queries.row(5)[40 + 33] = odd;
+    const auto result = trial::attend(store, 77, queries, 3, 0.3, attention::Causal{});
+    for (std::size_t at = 0; at < result.output.size(); ++at) {
+      if (at / 40 == kOdd) {
+        ASSERT_TRUE(std::isnan(result.output[at])) << at;
+      } else {
+        ASSERT_EQ(result.output[at], clean.output[at]) << at;
+      }
+    }
+    EXPECT_TRUE(std::isnan(result.log_sum_exp[kOdd]));
+  }
+}
+
+// A lone row's segments go to different workers, each of which lays out the queries again.
+TYPED_TEST(QueryTiles, GiveTheSameBitsOnEveryNumberOfWorkers) {
+  const auto keys = trial::noisy_rows(2200, 2 * 33, 1);
+  const auto values = trial::noisy_rows(2200, 2 * 20, 2);
+  const auto store = trial::store_of<TypeParam>(2, keys, values, 2200);
+  for (Index rows : {1, 40}) {
+    const auto queries = trial::noisy_rows(rows, 6 * 33, 3);
+    const auto on = [&](Executor& executor) {
+      return trial::attend(store, 2200 - rows, queries, 6, 0.3, attention::Causal{},
+                           attention::Plain{}, executor);
+    };
+    const auto alone = on(serial_executor());
+    for (Index threads : {3, 5}) {
+      trial::ShuffledExecutor executor(threads, static_cast<unsigned>(rows));
+      EXPECT_TRUE(trial::same_bits(alone.output, on(executor).output)) << rows << ", " << threads;
     }
   }
 }
