@@ -8,7 +8,7 @@
 //     s[j] = score(scale * q[h] · k[j][h / group])       for the visible j
 //     out[h] = sum over j of softmax(s)[j] * v[j][h / group],  zeros where nothing is visible
 //
-// Where keys are whole numbers, scale * q is rounded to 16 bits first, with a scale for each row
+// Where keys are whole numbers, scale * q is rounded to such first, with a scale for each row
 // and head (query_tile.hpp).
 //
 // A learned sink of a head is one more score in its softmax, and adds no value.

@@ -32,8 +32,8 @@ namespace decant::inline v0::attention::detail {
 
 inline constexpr Index kPanelsPerTile = kTileKeys / kv::kPanelTokens;
 
-// Whether a row has one scale, which multiplies a score or a weight; those of groups multiply
-// numbers as they are widened.
+// Whether a row has one scale, which multiplies a score or a weight; those of groups multiply sums
+// of a key's numbers, and a value's as they are widened.
 template <codec::Codec C>
 inline constexpr bool kRowScale = C::kScaled&& C::kGroup == 0;
 
@@ -91,16 +91,15 @@ template <int R, int P, codec::Codec K, codec::Codec V, class Ahead>
 void score_panels(const QueryBlock& block, Index query, const KeyTile<K, V>& tile, Index panel,
                   const Ahead& ahead, const Scratch::Worker& worker) {
   const typename K::Cell* panels[P];
-  const float* const* scales = tile.key_scales.data() + panel;
   for (int p = 0; p < P; ++p) panels[p] = tile.keys[static_cast<std::size_t>(panel + p)];
   float* scores = worker.scores + query * kTileKeys + panel * kv::kPanelTokens;
   if constexpr (codec::WholeNumbers<K>) {
     const std::int32_t* rows = worker.pairs + query * ceil_div(block.key_dim, 2);
     kernels::multiply_whole<K, R, P>(rows, worker.query_scales + query, panels, block.key_dim,
-                                     scores, kTileKeys, ahead, scales);
+                                     scores, kTileKeys, ahead, tile.key_scales.data() + panel);
   } else {
     kernels::multiply_tile<K, R, P>(worker.queries + query * block.key_dim, panels, block.key_dim,
-                                    scores, kTileKeys, kernels::Begin::zero, ahead, scales);
+                                    scores, kTileKeys, kernels::Begin::zero, ahead);
   }
 }
 

@@ -76,8 +76,8 @@ constexpr Index block_rows(Index group) noexcept {
 class Scratch {
  public:
   struct Worker {
-    float* queries;                // [block queries][key_dim], in tiles
-    std::int32_t* pairs;           // [block queries][ceil(key_dim / 2)], likewise
+    float* queries;                // [block queries][key_dim], in tiles, where keys are no
+    std::int32_t* pairs;           // whole numbers; else [block queries][ceil(key_dim / 2)] of them
     float* query_scales;           // [block queries], of pairs
     float* sums;                   // [block queries][16]
     float* values;                 // [block queries][value lanes]

@@ -1,9 +1,10 @@
 // decant/attention/query_tile.hpp - the queries of a block, laid out as products with keys want
 // them.
 //
-// Keys in whole numbers meet queries in whole numbers. A query of 16 bits with a scale of its own
-// is off by less than 2^-16 of its largest number in each, which is nothing beside keys of 8 bits,
-// and the sums are exact.
+// Keys in whole numbers meet queries in whole numbers, of 16 bits where sums over a key leave room
+// for that (int8 keys of up to 512 numbers, int4 of any) and of fewer elsewhere. A query of 16 bits
+// with a scale of its own is off by 1/65534 of its largest number at most, which is nothing beside
+// keys of 8 bits, and the sums are exact.
 //
 // Depends on  attention/{key_tile,problem}.hpp, core/{simd,word_lanes}.hpp
 // Tested by   tests/attention/query_tile_test.cpp
@@ -45,15 +46,17 @@ inline float quantise_query(const float* row, Index count, Index largest, std::i
   });
   const bool numbers = reduce_add(odd) == 0.0f;
   const float size = numbers ? reduce_max(top) : 0.0f;
-  const float scale = size / static_cast<float>(largest);
+  const auto most = static_cast<float>(largest);
+  const float scale = size / most;
   const bool zero = scale < std::numeric_limits<float>::min();  // or 1 / scale is not finite
-  const float inverse = zero ? 0.0f : static_cast<float>(largest) / size;
+  const float inverse = zero ? 0.0f : most / size;
   for_lanes(count, [&](Index at, Index some) {
     alignas(64) float part[kLanes];
     std::int32_t whole[kLanes];
     store(part, load_first(row + at, some));
     for (Index n = 0; n < kLanes; ++n) {
-      whole[n] = numbers ? static_cast<std::int32_t>(std::nearbyint(part[n] * inverse)) : 0;
+      const float multiple = std::clamp(part[n] * inverse, -most, most);  // in any rounding mode
+      whole[n] = numbers ? static_cast<std::int32_t>(std::nearbyint(multiple)) : 0;
     }
     for (Index n = 0; n < some; n += 2) {
       tile[(at + n) / 2 * rows + r] = pair_of(whole[n], whole[n + 1]);

@@ -4,9 +4,10 @@
 // A key or a value of one token and head has a scale of its own, by which its largest number is the
 // largest of the format. A key's scale multiplies its score and a value's its weight, so that no
 // number is multiplied by it. Keys that are whole numbers, int8 and int4, meet queries rounded to
-// whole numbers of 16 bits (attention/query_tile.hpp), whose sums are exact. One number far above
+// whole numbers too (attention/query_tile.hpp), whose sums are exact. One number far above
 // the others costs them their bits: where a model has such keys, they need a 16-bit format. int4
-// has a scale for every 32 numbers of a row, which multiplies them as they are widened.
+// has a scale for every 32 numbers of a row, which multiplies the sum of those of a key, and those
+// of a value as they are widened.
 //
 // Depends on  codec/{concept,int4,plain}.hpp, core/{simd,word_lanes}.hpp
 // Source      Micikevicius et al. 2022, arXiv:2209.05433 (fp8)

@@ -90,26 +90,18 @@ DECANT_ALWAYS_INLINE void store_sums(const Lanes (&at)[R][P], float* sums, Index
   }
 }
 
-// The columns of one lane that are widened from one run of cells.
-template <codec::Codec C>
-inline constexpr int kColumnStep = C::kInterleave* C::kPack;
-
-// Adds Count <= kColumnStep<C> columns, from column k on, to the sums held in registers.
+// Adds Count <= C::kInterleave columns, from column k on, to the sums held in registers.
 template <codec::Codec C, int Count, int R, int P>
 DECANT_ALWAYS_INLINE void add_columns(Lanes (&at)[R][P], const float* rows,
-                                      const typename C::Cell* const (&panels)[P],
-                                      [[maybe_unused]] const float* const* scales, Index k) {
+                                      const typename C::Cell* const (&panels)[P], Index k) {
   // Where sums leave no room for all numbers of the panels, each is widened when its turn comes.
-  constexpr bool kCrowded = kRegisters * P * (R + kColumnStep<C>) >= 32;
+  constexpr bool kCrowded = kRegisters * P * (R + C::kInterleave) >= 32;
   decant::detail::unroll<Count>([&](auto i) {
     Lanes weights[P];
     DECANT_UNROLL
     for (int p = 0; p < P; ++p) {
-      const typename C::Cell* cells = panels[p] + k * kLanes / C::kPack;
+      const typename C::Cell* cells = panels[p] + k * kLanes;
       weights[p] = C::template widen<i>(kCrowded ? opaque(cells) : cells);
-      if constexpr (C::kGroup > 0) {
-        weights[p] = weights[p] * load(scales[p] + k / C::kGroup * kLanes);
-      }
     }
     DECANT_UNROLL
     for (int r = 0; r < R; ++r) {
@@ -125,25 +117,24 @@ DECANT_ALWAYS_INLINE void add_columns(Lanes (&at)[R][P], const float* rows,
 // sums[r][p * 16 + lane] (+)= sum over k < columns of rows[k][r] * panels[p], number k of `lane`.
 //
 // Shape    rows [columns][R], as kernels/row_tiles.hpp lays them out; each panel is
-//          [ceil(columns / i)][16][i], i = kInterleave * kPack numbers; sums [R][P * 16] at
-//          sums_stride; scales[p] [columns / kGroup][16] where the codec has groups, else not read
+//          [ceil(columns / i)][16][i], i = kInterleave numbers; sums [R][P * 16] at sums_stride
 // Cost     R * P * 16 * columns multiply-adds; reads no number of a row beyond `columns`
 template <codec::Codec C, int R, int P, class Ahead = StayHere>
 void multiply_tile(const float* rows, const typename C::Cell* const (&panels)[P], Index columns,
-                   float* sums, Index sums_stride, Begin begin, const Ahead& ahead = {},
-                   const float* const* scales = nullptr) {
-  constexpr int kStep = detail::kColumnStep<C>;
+                   float* sums, Index sums_stride, Begin begin, const Ahead& ahead = {}) {
+  static_assert(C::kPack == 1 && C::kGroup == 0, "others are multiplied as whole numbers");
+  constexpr int kStep = C::kInterleave;
   static_assert(kStep == 1 || kStep == 2, "steps of 1 and 2 columns are written");
   Lanes at[R][P];
   detail::load_sums(at, sums, sums_stride, begin);
   Index k = 0;
   for (; k + kStep <= columns; k += kStep) {
     DECANT_UNROLL
-    for (int p = 0; p < P; ++p) ahead(panels[p] + k * kLanes / C::kPack, k, p);
-    detail::add_columns<C, kStep>(at, rows, panels, scales, k);
+    for (int p = 0; p < P; ++p) ahead(panels[p] + k * kLanes, k, p);
+    detail::add_columns<C, kStep>(at, rows, panels, k);
   }
   if constexpr (kStep == 2) {
-    if (k < columns) detail::add_columns<C, 1>(at, rows, panels, scales, k);
+    if (k < columns) detail::add_columns<C, 1>(at, rows, panels, k);
   }
   detail::store_sums(at, sums, sums_stride);
 }

@@ -2,8 +2,8 @@
 // numbers.
 //
 // One instruction multiplies two columns of sixteen outputs and adds them to sums of 32 bits, and
-// nothing is converted but the sums. These are exact, in whichever order; what is rounded is
-// rounded once for every scale.
+// nothing is converted but the sums. These are exact, in whichever order, and rounded when they
+// become f32 and meet a scale.
 //
 // Depends on  codec/concept.hpp, core/{simd,word_lanes}.hpp, kernels/tile.hpp
 // Tested by   tests/kernels/whole_tile_test.cpp
