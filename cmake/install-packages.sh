@@ -6,7 +6,7 @@ set -eu
 packages="cmake g++ libbenchmark-dev libcli11-dev libeigen3-dev libgtest-dev libicu-dev
   librapidcheck-dev libxxhash-dev ninja-build nlohmann-json3-dev"
 if [ "${1:-}" = ci ]; then
-  packages="$packages clang clang-format-14 libclang-rt-dev"
+  packages="$packages clang libclang-rt-dev python3-venv"
 fi
 
 missing=""

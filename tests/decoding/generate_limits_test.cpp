@@ -237,9 +237,8 @@ TEST(Logits, ThatAreNanEndTheRunWithASentence) {
   const model::Decoder decoder(toy.config, reference::to_weights(toy));
   Store store(decoder.config().geometry(), 32);
   model::Workspace workspace(decoder.config(), {});
-  const std::string why = what_of<std::invalid_argument>([&] {
-    generate(decoder, store, workspace, Tokens{1, 2, 3});
-  });
+  const std::string why =
+      what_of<std::invalid_argument>([&] { generate(decoder, store, workspace, Tokens{1, 2, 3}); });
   EXPECT_TRUE(names(why, "token 11") && names(why, "nan")) << why;
   EXPECT_EQ(store.end(), 3);
 }

@@ -175,8 +175,7 @@ TEST_F(Rejection, LeavesItWhereGuessesComeWithoutADistribution) {
                                    .verification = Verification::rejection};
   const double found = chi_square(options, runs, [&](const GenerateOptions& own, auto& store) {
     NgramDrafter drafter{.longest = 2, .shortest = 1};
-    return generate(
-        target_, store, workspace_, prompt_, own, [](Token) { return true; }, drafter);
+    return generate(target_, store, workspace_, prompt_, own, [](Token) { return true; }, drafter);
   });
   EXPECT_LT(found, 115);
   EXPECT_GT(accepted_, 0);
@@ -190,8 +189,8 @@ TEST_F(Rejection, OfAModelThatDraftsForItselfTakesEveryGuess) {
   kv::Contiguous<codec::F32> drafts(target_.config().geometry(), 16);
   model::Workspace room(target_.config(), {.rows = 8});
   ModelDrafter drafter(target_, drafts, room, options.sampler, 0, 3);
-  const Generation result = generate(
-      target_, store, workspace_, prompt_, options, [](Token) { return true; }, drafter);
+  const Generation result =
+      generate(target_, store, workspace_, prompt_, options, [](Token) { return true; }, drafter);
   EXPECT_EQ(result.statistics.accepted_tokens, result.statistics.proposed_tokens);
   EXPECT_GT(result.statistics.proposed_tokens, 0);
 }

@@ -255,7 +255,9 @@ TEST_F(ServiceTest, EndsWhatCameLast) {
 
 TEST_F(ServiceTest, CancelsAStreamThatNobodyReads) {
   Service service(scheduler_);
-  { const Stream dropped = service.submit(slow()); }
+  {
+    const Stream dropped = service.submit(slow());
+  }
   Stream stream = service.submit(slow());
   stream = service.submit(request(4, 5));  // in its place
   EXPECT_EQ(read(stream), alone(request(4, 5)));

@@ -82,8 +82,8 @@ class Speculative : public testing::Test {
     F32Store store(decoder_.config().geometry(), 120);
     model::Workspace workspace(decoder_.config(), {.rows = 16, .logit_rows = logit_rows});
     Outcome outcome;
-    outcome.generation = generate(
-        decoder_, store, workspace, prompt_, options, [](Token) { return true; }, drafter);
+    outcome.generation =
+        generate(decoder_, store, workspace, prompt_, options, [](Token) { return true; }, drafter);
     outcome.rows = rows_of(store);
     return outcome;
   }

@@ -44,9 +44,7 @@ TEST(Fingerprint, DependsOnEveryPartOfAModel) {
       [](auto& config) { config.score_scale = 0.5f; },
       [](auto& config) { config.embedding_scale = 2.0f; },
       [](auto& config) { config.activation = model::Activation::gelu; },
-      [](auto& config) {
-        config.windows = {0, 7};
-      },
+      [](auto& config) { config.windows = {0, 7}; },
       [](auto& config) { config.kept_tokens = 3; }};
   for (const auto& change : changes) {
     trial::Family family = trial::llama();
@@ -78,7 +76,7 @@ TEST(Fingerprint, DependsOnEveryMatrixAndVector) {
   };
   std::set<std::string> prints;
   // Whether the model has a name of its own when `take` has taken some of another's weights.
-  const auto add = [&](void (*take)(model::Weights & ours, model::Weights & other)) {
+  const auto add = [&](void (*take)(model::Weights& ours, model::Weights& other)) {
     model::Weights weights = random(5);
     model::Weights other = random(6);
     take(weights, other);

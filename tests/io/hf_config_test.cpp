@@ -70,11 +70,8 @@ TEST(HfConfig, OfMistralHasAWindowInEveryLayer) {
   EXPECT_EQ(parse(sizes("mistral")).model.windows, (Windows{4096, 4096, 4096}));
   EXPECT_EQ(parse(sizes("mistral")).model.max_positions, 131072);
   for (const Json& window : {Json(0), Json(-1), Json(4.0), Json("4")}) {
-    EXPECT_TRUE(refuses(
-        [&] {
-          with(sizes("mistral"), {{"sliding_window", window}});
-        },
-        {"config.json: sliding_window"}));
+    EXPECT_TRUE(refuses([&] { with(sizes("mistral"), {{"sliding_window", window}}); },
+                        {"config.json: sliding_window"}));
   }
 }
 
@@ -93,27 +90,15 @@ TEST(HfConfig, OfQwenHasWindowsOnlyWhereTheyAreSwitchedOn) {
 
 TEST(HfConfig, RefusesLayerTypesThatItCannotMean) {
   const Json sliding = {"full_attention", "sliding_attention", "full_attention"};
-  EXPECT_TRUE(refuses(
-      [&] {
-        with(sizes("llama"), {{"layer_types", sliding}});
-      },
-      {"layer_types", "sliding_attention"}));
+  EXPECT_TRUE(refuses([&] { with(sizes("llama"), {{"layer_types", sliding}}); },
+                      {"layer_types", "sliding_attention"}));
   const Json chunked = {"full_attention", "chunked_attention", "full_attention"};
-  EXPECT_TRUE(refuses(
-      [&] {
-        with(sizes("mistral"), {{"layer_types", chunked}});
-      },
-      {"layer_types", "chunked_attention"}));
-  EXPECT_TRUE(refuses(
-      [&] {
-        with(sizes("qwen2"), {{"layer_types", {"full_attention"}}});
-      },
-      {"layer_types", "3 names"}));
-  EXPECT_TRUE(refuses(
-      [&] {
-        with(sizes("qwen2"), {{"layer_types", {1, 2, 3}}});
-      },
-      {"layer_types"}));
+  EXPECT_TRUE(refuses([&] { with(sizes("mistral"), {{"layer_types", chunked}}); },
+                      {"layer_types", "chunked_attention"}));
+  EXPECT_TRUE(refuses([&] { with(sizes("qwen2"), {{"layer_types", {"full_attention"}}}); },
+                      {"layer_types", "3 names"}));
+  EXPECT_TRUE(
+      refuses([&] { with(sizes("qwen2"), {{"layer_types", {1, 2, 3}}}); }, {"layer_types"}));
 }
 
 TEST(HfConfig, KnowsWhichBiasesAndNormsAFamilyHas) {
@@ -157,11 +142,8 @@ TEST(HfConfig, OfGpt2IsAnotherBlock) {
   EXPECT_EQ(with(gpt2(), {{"n_inner", nullptr}}).model.feed_forward, 256);
   EXPECT_EQ(with(gpt2(), {{"scale_attn_weights", false}}).model.effective_score_scale(), 1.0f);
   EXPECT_FALSE(with(gpt2(), {{"tie_word_embeddings", false}}).tied);
-  EXPECT_TRUE(refuses(
-      [] {
-        with(gpt2(), {{"scale_attn_by_inverse_layer_idx", true}});
-      },
-      {"config.json: scale_attn_by_inverse_layer_idx", "not supported"}));
+  EXPECT_TRUE(refuses([] { with(gpt2(), {{"scale_attn_by_inverse_layer_idx", true}}); },
+                      {"config.json: scale_attn_by_inverse_layer_idx", "not supported"}));
   EXPECT_TRUE(refuses([] { with(gpt2(), {{"n_head", 5}}); }, {"n_embd is 64", "5 heads"}));
 }
 
@@ -188,11 +170,8 @@ TEST(HfConfig, TakesTheHeadSizeFromHeadDimWhereGiven) {
 
 TEST(HfConfig, RefusesAHeadSizeThatIsOddOrNoWholeNumber) {
   EXPECT_TRUE(refuses([] { with(sizes("llama"), {{"hidden_size", 60}}); }, {"config.json", "15"}));
-  EXPECT_TRUE(refuses(
-      [] {
-        with(sizes("llama"), {{"hidden_size", 62}});
-      },
-      {"config.json: hidden_size is 62", "4 heads"}));
+  EXPECT_TRUE(refuses([] { with(sizes("llama"), {{"hidden_size", 62}}); },
+                      {"config.json: hidden_size is 62", "4 heads"}));
   EXPECT_TRUE(refuses([] { with(sizes("llama"), {{"head_dim", 0}}); }, {"head_dim is 0"}));
 }
 
@@ -202,11 +181,8 @@ TEST(HfConfig, CountsKeyAndValueHeads) {
   Json many = sizes("mistral");
   many["num_attention_heads"] = 16;
   EXPECT_EQ(without(many, "num_key_value_heads").model.kv_heads, 8);
-  EXPECT_TRUE(refuses(
-      [] {
-        with(sizes("llama"), {{"num_key_value_heads", 3}});
-      },
-      {"num_attention_heads is 4", "3 key and value heads"}));
+  EXPECT_TRUE(refuses([] { with(sizes("llama"), {{"num_key_value_heads", 3}}); },
+                      {"num_attention_heads is 4", "3 key and value heads"}));
 }
 
 TEST(HfConfig, ReadsActivationsByName) {

@@ -71,11 +71,9 @@ TEST(HfRope, ReadsThetaInsideAndOutsideTheRules) {
   EXPECT_EQ(rope({{"rope_parameters", {{"rope_type", "default"}, {"rope_theta", 1e6}}}}).theta,
             1e6);
   EXPECT_EQ(rope({{"rope_parameters", {{"rope_theta", 1e6}}}, {"rope_theta", 1e6}}).theta, 1e6);
-  EXPECT_TRUE(refuses(
-      [] {
-        rope({{"rope_parameters", {{"rope_theta", 1e6}}}, {"rope_theta", 1e4}});
-      },
-      {"rope_parameters.rope_theta"}));
+  EXPECT_TRUE(
+      refuses([] { rope({{"rope_parameters", {{"rope_theta", 1e6}}}, {"rope_theta", 1e4}}); },
+              {"rope_parameters.rope_theta"}));
   for (const Json& wrong : {Json(0), Json(-1), Json("10000"), Json(1e300)}) {
     EXPECT_TRUE(refuses([&] { rope({{"rope_theta", wrong}}); }, {"rope_theta is"})) << wrong;
   }
@@ -88,27 +86,18 @@ TEST(HfRope, TurnsAPartOfTheHead) {
                 .size(),
             32u);
   for (double part : {0.0, -0.5, 1.5, 0.01, 0.19}) {
-    EXPECT_TRUE(refuses(
-        [&] {
-          rope({{"partial_rotary_factor", part}});
-        },
-        {"partial_rotary_factor"}))
+    EXPECT_TRUE(
+        refuses([&] { rope({{"partial_rotary_factor", part}}); }, {"partial_rotary_factor"}))
         << part;
   }
 }
 
 TEST(HfRope, RefusesWhatItDoesNotKnowOrCannotReconcile) {
   for (const char* type : {"dynamic", "yarn", "longrope", "su", "mrope", "proportional", ""}) {
-    EXPECT_TRUE(refuses(
-        [&] {
-          rope({{"rope_scaling", {{"type", type}, {"factor", 2}}}});
-        },
-        {"rope_scaling", type, "not supported"}));
-    EXPECT_TRUE(refuses(
-        [&] {
-          rope({{"rope_parameters", {{"rope_type", type}}}});
-        },
-        {"rope_parameters", type, "not supported"}));
+    EXPECT_TRUE(refuses([&] { rope({{"rope_scaling", {{"type", type}, {"factor", 2}}}}); },
+                        {"rope_scaling", type, "not supported"}));
+    EXPECT_TRUE(refuses([&] { rope({{"rope_parameters", {{"rope_type", type}}}}); },
+                        {"rope_parameters", type, "not supported"}));
   }
   const Json by_layer = {{"full_attention", {{"rope_type", "default"}}}};
   EXPECT_TRUE(refuses([&] { rope({{"rope_parameters", by_layer}}); }, {"full_attention"}));

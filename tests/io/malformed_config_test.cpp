@@ -57,30 +57,18 @@ TEST(MalformedConfig, WithASizeThatIsNoCountIsRefusedByName) {
 
 TEST(MalformedConfig, WhoseProductsOverflowIsRefused) {
   const Index most = Index{1} << 31;
-  EXPECT_TRUE(refuses(
-      [&] {
-        config_with({{"vocab_size", most}, {"hidden_size", most}});
-      },
-      {"config.json", "63 bits"}));
-  EXPECT_TRUE(refuses(
-      [&] {
-        config_with({{"num_hidden_layers", 1 << 20}});
-      },
-      {"num_hidden_layers"}));
-  EXPECT_TRUE(refuses(
-      [&] {
-        config_with({{"head_dim", most}, {"hidden_size", most}});
-      },
-      {"config.json"}));
+  EXPECT_TRUE(refuses([&] { config_with({{"vocab_size", most}, {"hidden_size", most}}); },
+                      {"config.json", "63 bits"}));
+  EXPECT_TRUE(
+      refuses([&] { config_with({{"num_hidden_layers", 1 << 20}}); }, {"num_hidden_layers"}));
+  EXPECT_TRUE(
+      refuses([&] { config_with({{"head_dim", most}, {"hidden_size", most}}); }, {"config.json"}));
 }
 
 TEST(MalformedConfig, WithAnImpossibleEpsilonIsRefused) {
   for (const char* value : {"-1e-6", "2", "1e300", "\"1e-6\"", "true", "[]"}) {
-    EXPECT_TRUE(refuses(
-        [&] {
-          config_with({{"rms_norm_eps", Json::parse(value)}});
-        },
-        {"rms_norm_eps"}))
+    EXPECT_TRUE(
+        refuses([&] { config_with({{"rms_norm_eps", Json::parse(value)}}); }, {"rms_norm_eps"}))
         << value;
   }
   EXPECT_TRUE(
@@ -90,18 +78,13 @@ TEST(MalformedConfig, WithAnImpossibleEpsilonIsRefused) {
 TEST(MalformedConfig, OfAnUnknownFamilyIsRefusedByName) {
   for (const char* type :
        {"smollm3", "gemma2", "gemma3", "mixtral", "phi", "gpt_neox", "", "Llama"}) {
-    EXPECT_TRUE(refuses(
-        [&] {
-          config_with({{"model_type", type}});
-        },
-        {"config.json: model_type", type, "not supported"}));
+    EXPECT_TRUE(refuses([&] { config_with({{"model_type", type}}); },
+                        {"config.json: model_type", type, "not supported"}));
   }
   EXPECT_TRUE(refuses([] { config_with({{"model_type", 7}}); }, {"model_type is 7"}));
-  EXPECT_TRUE(refuses(
-      [] {
-        config_with({{"model_type", "gemma2"}, {"final_logit_softcapping", 30.0}});
-      },
-      {"model_type", "gemma2"}));
+  EXPECT_TRUE(
+      refuses([] { config_with({{"model_type", "gemma2"}, {"final_logit_softcapping", 30.0}}); },
+              {"model_type", "gemma2"}));
 }
 
 TEST(MalformedConfig, WithAFeatureThatChangesTheModelIsRefusedByName) {
@@ -114,11 +97,8 @@ TEST(MalformedConfig, WithAFeatureThatChangesTheModelIsRefusedByName) {
                          {"is_encoder_decoder", true},
                          {"add_cross_attention", true}};
   for (const auto& [key, feature] : features.items()) {
-    EXPECT_TRUE(refuses(
-        [&, name = key, value = feature] {
-          config_with({{name, value}});
-        },
-        {key, "not supported"}));
+    EXPECT_TRUE(refuses([&, name = key, value = feature] { config_with({{name, value}}); },
+                        {key, "not supported"}));
     EXPECT_NO_THROW(config_with({{key, nullptr}})) << key;
     EXPECT_NO_THROW(config_with({{key, false}})) << key;
   }
@@ -127,11 +107,8 @@ TEST(MalformedConfig, WithAFeatureThatChangesTheModelIsRefusedByName) {
 TEST(MalformedConfig, WithFlagsThatAreNoFlagsIsRefused) {
   for (const char* key : {"tie_word_embeddings", "attention_bias", "mlp_bias"}) {
     for (const char* value : {"1", "\"true\"", "[]"}) {
-      EXPECT_TRUE(refuses(
-          [&] {
-            config_with({{key, Json::parse(value)}});
-          },
-          {key, "true or false"}));
+      EXPECT_TRUE(
+          refuses([&] { config_with({{key, Json::parse(value)}}); }, {key, "true or false"}));
     }
   }
 }
@@ -162,11 +139,8 @@ TEST(SpecialTokens, AreOneAListOrNone) {
   EXPECT_EQ(config_with({{"bos_token_id", 1}}).begin_token, 1);
   EXPECT_FALSE(config_with({{"bos_token_id", nullptr}}).begin_token.has_value());
   for (const char* value : {"\"2\"", "2.0", "{}", "[\"2\"]", "true"}) {
-    EXPECT_TRUE(refuses(
-        [&] {
-          config_with({{"eos_token_id", Json::parse(value)}});
-        },
-        {"eos_token_id"}));
+    EXPECT_TRUE(
+        refuses([&] { config_with({{"eos_token_id", Json::parse(value)}}); }, {"eos_token_id"}));
   }
 }
 

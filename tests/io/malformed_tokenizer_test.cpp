@@ -66,10 +66,7 @@ TEST(MalformedTokenizer, HasATemplateThatDoesNotHoldTogether) {
                        {"single", single},
                        {"special_tokens", {{"<s>", {{"ids", ids}}}}}};
     return refuses(
-        [&] {
-          tokenizer_of(file_of(trial::marked_model(), {{"post_processor", post}}));
-        },
-        parts);
+        [&] { tokenizer_of(file_of(trial::marked_model(), {{"post_processor", post}})); }, parts);
   };
   const auto special = [](const char* name) { return Json{{"SpecialToken", {{"id", name}}}}; };
   const Json text = {{"Sequence", {{"id", "A"}}}};

@@ -121,7 +121,9 @@ TEST(DebugSoleUse, EndsTheProgramWhereASecondComesIn) {
   if (!kDebugStores) GTEST_SKIP() << "built without DECANT_DEBUG_STORES";
   testing::FLAGS_gtest_death_test_style = "threadsafe";
   debug::SoleUse use;
-  { const debug::SoleUse::Visit first(use); }
+  {
+    const debug::SoleUse::Visit first(use);
+  }
   const debug::SoleUse::Visit second(use);
   EXPECT_DEATH(debug::SoleUse::Visit third(use), "two threads change one pool");
 }

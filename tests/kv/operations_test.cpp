@@ -243,9 +243,7 @@ class OperationsWorld {
 RC_GTEST_PROP(Operations, HoldWhatListsHold, ()) {
   constexpr std::size_t kCount = trial::kSlowBuild ? 40 : 1000;  // of a hundred runs
   const auto any = rc::gen::apply(
-      [](int what, unsigned who, Index much) {
-        return Operation{what, who, much};
-      },
+      [](int what, unsigned who, Index much) { return Operation{what, who, much}; },
       rc::gen::inRange(0, 12), rc::gen::inRange(0u, 64u), rc::gen::inRange(Index{0}, Index{400}));
   const auto operations = *rc::gen::container<std::vector<Operation>>(kCount, any);
   const trial::Folder folder;

@@ -229,9 +229,8 @@ TYPED_TEST(PanelRow, MovesAsItLies) {
     ASSERT_EQ(before, after) << "keys of " << dim;
     ASSERT_EQ(stored_in(layout.keys(), dim, from.data(), 3),
               stored_in(layout.keys(), dim, to.data(), 14));
-    const auto touched = written(size, [&](std::byte* panel) {
-      layout.keys().put_stored(panel, 14, {cells, scales});
-    });
+    const auto touched = written(
+        size, [&](std::byte* panel) { layout.keys().put_stored(panel, 14, {cells, scales}); });
     ASSERT_EQ(static_cast<std::size_t>(std::ranges::count(touched, true)),
               std::span(cells).size_bytes() + std::span(scales).size_bytes());
   }

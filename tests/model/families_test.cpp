@@ -53,18 +53,10 @@ std::vector<Family> families() {
       with("Llama", {}, [](C&) {}),
       with("LlamaTied", {.tied = true}, [](C&) {}),
       with("Llama3Scaled", {},
-           [](C& c) {
-             c.rope->scaling = attention::Llama3Scaling{8, 1, 4, 256};
-           }),
+           [](C& c) { c.rope->scaling = attention::Llama3Scaling{8, 1, 4, 256}; }),
       with("LinearScaled", {}, [](C& c) { c.rope->scaling = attention::LinearScaling{4}; }),
-      with("Mistral", {},
-           [](C& c) {
-             c.windows = {4, 4};
-           }),
-      with("WindowOnOneLayer", {},
-           [](C& c) {
-             c.windows = {0, 17};
-           }),
+      with("Mistral", {}, [](C& c) { c.windows = {4, 4}; }),
+      with("WindowOnOneLayer", {}, [](C& c) { c.windows = {0, 17}; }),
       with("Qwen2", {.biases = true}, [](C&) {}),
       with("Qwen3", {.query_key_norm = true, .tied = true},
            [](C& c) {

@@ -35,7 +35,7 @@ inline constexpr Index kPanelsPerTile = kTileKeys / kv::kPanelTokens;
 // Whether a row has one scale, which multiplies a score or a weight; those of groups multiply sums
 // of a key's numbers, and a value's as they are widened.
 template <codec::Codec C>
-inline constexpr bool kRowScale = C::kScaled&& C::kGroup == 0;
+inline constexpr bool kRowScale = C::kScaled && C::kGroup == 0;
 
 // Queries of consecutive rows and of the query heads that share one key head: query q is row
 // q / group, head q % group.

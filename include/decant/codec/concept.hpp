@@ -24,21 +24,17 @@ inline constexpr Index kLargestPack = 2;
 
 template <class C>
 concept StoresOne = C::kPack == 1 && requires(float number, typename C::Cell cell) {
-  { C::store(number) }
-  noexcept->std::same_as<typename C::Cell>;
-  { C::load(cell) }
-  noexcept->std::same_as<float>;
+  { C::store(number) } noexcept -> std::same_as<typename C::Cell>;
+  { C::load(cell) } noexcept -> std::same_as<float>;
 };
 
 // Two numbers a cell; load() gives either, 0 or 1.
 template <class C>
 concept StoresTwo = C::kPack == 2 && C::kInterleave == 1 &&
                     requires(float number, typename C::Cell cell, Index part) {
-  { C::store(number, number) }
-  noexcept->std::same_as<typename C::Cell>;
-  { C::load(cell, part) }
-  noexcept->std::same_as<float>;
-};
+                      { C::store(number, number) } noexcept -> std::same_as<typename C::Cell>;
+                      { C::load(cell, part) } noexcept -> std::same_as<float>;
+                    };
 
 template <class C>
 concept StoresNumbers = StoresOne<C> || StoresTwo<C>;
@@ -57,19 +53,17 @@ concept Codec = StoresNumbers<C> && requires(const typename C::Cell* cells) {
   { C::kScaled } -> std::convertible_to<bool>;
   { C::kGroup } -> std::convertible_to<Index>;
   requires(!C::kScaled) || requires { C::kLargest; };
-  { C::template widen<C::kInterleave * C::kPack - 1>(cells) }
-  noexcept->std::same_as<Lanes>;
+  { C::template widen<C::kInterleave * C::kPack - 1>(cells) } noexcept -> std::same_as<Lanes>;
 };
 
 // One whose numbers are whole, of a size up to 128, and which gives two numbers of every lane, and
 // so two columns of a panel, as the 16-bit halves of a word: of a run of 16 cells where a cell
 // holds both, else of two runs.
 template <class C>
-concept WholeNumbers = Codec<C> && C::kScaled && C::kInterleave == 1 &&
-                       requires(const typename C::Cell* cells) {
-  { C::pairs(cells) }
-  noexcept->std::same_as<IntLanes>;
-};
+concept WholeNumbers =
+    Codec<C> && C::kScaled && C::kInterleave == 1 && requires(const typename C::Cell* cells) {
+      { C::pairs(cells) } noexcept -> std::same_as<IntLanes>;
+    };
 
 // The cell of number(0) and, where it holds two, number(1); and one of its numbers.
 template <Codec C, class F>

@@ -26,8 +26,8 @@ class FunctionRef<Result(Arguments...)> {
  public:
   template <class F>
   requires(!std::same_as<std::remove_cvref_t<F>, FunctionRef> &&
-           std::is_invocable_r_v<Result, F&, Arguments...>) FunctionRef(F&& f)
-  noexcept  // NOLINT: a conversion, as from std::function
+           std::is_invocable_r_v<Result, F&, Arguments...>)
+  FunctionRef(F&& f) noexcept  // NOLINT: a conversion, as from std::function
       : object_(const_cast<void*>(static_cast<const void*>(std::addressof(f)))),
         call_([](void* object, Arguments... arguments) -> Result {
           return (*static_cast<std::add_pointer_t<F>>(object))(

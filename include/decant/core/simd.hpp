@@ -35,8 +35,9 @@ static_assert(kPackets * kPacketFloats == 16, "a register wider than 16 floats")
 // f(0), f(1), ... f(N - 1) with constant arguments: a loop that is certainly unrolled.
 template <int N, class F>
 DECANT_ALWAYS_INLINE void unroll(F&& f) {
-  [&]<int... I>(std::integer_sequence<int, I...>) { (f(std::integral_constant<int, I>{}), ...); }
-  (std::make_integer_sequence<int, N>{});
+  [&]<int... I>(std::integer_sequence<int, I...>) {
+    (f(std::integral_constant<int, I>{}), ...);
+  }(std::make_integer_sequence<int, N>{});
 }
 
 // A register seen as 32-bit integers, and back; without vector registers both are scalars.
@@ -73,8 +74,9 @@ namespace detail {
 
 template <class F>
 DECANT_ALWAYS_INLINE Lanes each_packet(F&& f) {
-  return [&]<int... I>(std::integer_sequence<int, I...>) { return Lanes{{f(I)...}}; }
-  (std::make_integer_sequence<int, kPackets>{});
+  return [&]<int... I>(std::integer_sequence<int, I...>) {
+    return Lanes{{f(I)...}};
+  }(std::make_integer_sequence<int, kPackets>{});
 }
 
 }  // namespace detail

@@ -30,7 +30,7 @@ template <class D>
 concept BranchingDrafter = requires(D& drafter, const History& history, Index most) {
   {
     drafter.propose_paths(history, most)
-    } -> std::convertible_to<std::span<const std::vector<Token>>>;
+  } -> std::convertible_to<std::span<const std::vector<Token>>>;
 };
 
 // A store of which a copy that shares memory can be made.
@@ -41,7 +41,7 @@ concept Forkable = requires(const S& store) {
 
 // What generate() takes for a kind of store: guesses in one way, or in several on forks.
 template <class D, class S>
-concept DrafterFor = Drafter<D> ||(BranchingDrafter<D>&& Forkable<S>);
+concept DrafterFor = Drafter<D> || (BranchingDrafter<D> && Forkable<S>);
 
 // Guesses that one of the things that followed the last tokens before follows them again.
 //

@@ -33,10 +33,14 @@ class Fingerprint {
   }
   template <class Number>
   requires std::is_arithmetic_v<Number>
-  void add(Number number) { hash_.add(std::as_bytes(std::span(&number, 1))); }
+  void add(Number number) {
+    hash_.add(std::as_bytes(std::span(&number, 1)));
+  }
   template <class E>
   requires std::is_enum_v<E>
-  void add(E name) { add(static_cast<int>(name)); }
+  void add(E name) {
+    add(static_cast<int>(name));
+  }
 
   // The numbers as a product reads them, whatever packs them, and what it does to its rows.
   void add(const kernels::Matrix& matrix) {

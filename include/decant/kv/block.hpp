@@ -82,12 +82,9 @@ concept Store = requires(S& store, const S& view, Index n, Position at, std::spa
   { view.blocks(n, n) } -> std::ranges::random_access_range;
   requires std::same_as<std::ranges::range_value_t<decltype(view.blocks(n, n))>, Block>;
   store.reserve(n);
-  { store.panel(n, n, at) }
-  noexcept->std::same_as<std::byte*>;
-  { store.put(n, n, at, row, row) }
-  noexcept;
-  { store.publish(n) }
-  noexcept;
+  { store.panel(n, n, at) } noexcept -> std::same_as<std::byte*>;
+  { store.put(n, n, at, row, row) } noexcept;
+  { store.publish(n) } noexcept;
   store.rewind(at);
 };
 

@@ -33,7 +33,7 @@ namespace decant::inline v0::kv {
 // Threads  as its parts
 template <Store Local, Store Global>
 requires std::same_as<typename Local::Keys, typename Global::Keys> &&
-    std::same_as<typename Local::Values, typename Global::Values>
+         std::same_as<typename Local::Values, typename Global::Values>
 class Layered {
  public:
   using Keys = typename Local::Keys;
@@ -122,8 +122,11 @@ class Layered {
   }
 
   // Where the layers with a window are a ring's: what comes before `first` counts as written over.
-  void drop_before(Position first) requires requires(Local& local) { local.drop_before(first); }
-  { local_.drop_before(first); }
+  void drop_before(Position first)
+  requires requires(Local& local) { local.drop_before(first); }
+  {
+    local_.drop_before(first);
+  }
 
   auto blocks(Index layer, Index head) const noexcept {
     const auto of = [head](const auto& part, Index its) { return part.blocks(its, head); };
