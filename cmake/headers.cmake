@@ -10,11 +10,11 @@ set(DECANT_HEADERS
   include/decant/core/random.hpp
   include/decant/core/shape.hpp
   include/decant/core/simd.hpp
-  include/decant/core/int_lanes.hpp
-  include/decant/core/pair_lanes.hpp
+  include/decant/core/int8_lanes.hpp
+  include/decant/core/bf16_lanes.hpp
   include/decant/core/thread_pool.hpp
   include/decant/core/types.hpp
-  include/decant/core/word_lanes.hpp
+  include/decant/core/int16_lanes.hpp
   include/decant/codec/concept.hpp
   include/decant/codec/type.hpp
   include/decant/codec/plain.hpp
@@ -31,7 +31,7 @@ set(DECANT_HEADERS
   include/decant/kernels/row_tiles.hpp
   include/decant/kernels/softmax.hpp
   include/decant/kernels/tile.hpp
-  include/decant/kernels/whole_tile.hpp
+  include/decant/kernels/integer_tile.hpp
   include/decant/kv/block.hpp
   include/decant/kv/block_range.hpp
   include/decant/kv/contiguous.hpp
@@ -56,11 +56,11 @@ set(DECANT_HEADERS
   include/decant/attention/segment.hpp
   include/decant/attention/value_tile.hpp
   include/decant/model/batch.hpp
-  include/decant/model/close_gap.hpp
+  include/decant/model/context_shift.hpp
   include/decant/model/config.hpp
   include/decant/model/cost.hpp
   include/decant/model/decoder.hpp
-  include/decant/model/kept_tokens.hpp
+  include/decant/model/sink_tokens.hpp
   include/decant/model/profile.hpp
   include/decant/model/rows.hpp
   include/decant/model/layer.hpp

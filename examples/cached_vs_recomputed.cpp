@@ -57,7 +57,7 @@ std::vector<Index> lengths_of(const Options& options, Index positions) {
     for (Index n = 1; n <= std::min<Index>(most, 256); n *= 2) lengths.push_back(n);
     return lengths;
   }
-  lengths = examples::whole_numbers("--lengths", options.lengths, 1);
+  lengths = examples::integers("--lengths", options.lengths, 1);
   std::ranges::sort(lengths);
   expects<examples::UsageError>(lengths.back() <= most, "--lengths: ", lengths.back(),
                                 " tokens and an answer of ", kAnswerTokens,

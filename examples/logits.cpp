@@ -47,7 +47,7 @@ void declare(examples::CommandLine& command, Options& options) {
 
 std::vector<Token> tokens_of(const Options& options, Index vocabulary) {
   std::vector<Token> tokens;
-  for (Index id : examples::whole_numbers("--tokens", options.tokens, 0)) {
+  for (Index id : examples::integers("--tokens", options.tokens, 0)) {
     expects<examples::UsageError>(id < vocabulary, "--tokens: ", id, " is not in [0, ", vocabulary,
                                   "), the model's vocabulary");
     tokens.push_back(static_cast<Token>(id));
@@ -62,7 +62,7 @@ std::vector<Index> chunks_of(const Options& options, Index tokens) {
     for (Index left = tokens; left > 0; left -= 64) chunks.push_back(std::min<Index>(left, 64));
     return chunks;
   }
-  chunks = examples::whole_numbers("--chunks", options.chunks, 1);
+  chunks = examples::integers("--chunks", options.chunks, 1);
   Index left = tokens;
   for (Index chunk : chunks) left = chunk <= left ? left - chunk : -1;
   expects<examples::UsageError>(left == 0, "--chunks: \"", options.chunks,

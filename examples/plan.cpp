@@ -105,12 +105,12 @@ model::Config config_of(Options& options) {
                                   "--head-dim");
     config = {.vocabulary = options.vocabulary,
               .layers = options.layers,
-              .width = options.width,
+              .hidden_size = options.width,
               .heads = options.heads,
               .kv_heads = options.kv_heads,
               .key_dim = options.head_dim,
               .value_dim = options.head_dim,
-              .feed_forward = options.feed_forward,
+              .intermediate_size = options.feed_forward,
               .max_positions = 1,
               .rope = std::nullopt};  // neither costs anything
   } else {
@@ -146,7 +146,7 @@ Index granule(const examples::StoreOptions& store) {
 template <codec::Codec K, codec::Codec V>
 Index allocated(const kv::Geometry& geometry, const examples::StoreOptions& store, Index tokens) {
   if (store.kind == "ring")
-    return kv::Ring<K, V>::bytes_for(geometry, store.window, 1, store.kept_tokens);
+    return kv::Ring<K, V>::bytes_for(geometry, store.window, 1, store.sink_tokens);
   return geometry.bytes<K, V>(round_up(tokens, granule(store)));
 }
 
@@ -154,7 +154,7 @@ template <codec::Codec K, codec::Codec V>
 Bill bill(const kv::Geometry& geometry, const Options& options) {
   const bool ring = options.store.kind == "ring";
   const auto cost = [&](Index tokens) {
-    const Index most = checked_sum(options.store.window, options.store.kept_tokens);
+    const Index most = checked_sum(options.store.window, options.store.sink_tokens);
     const Index held = ring ? std::min(tokens, most) : tokens;
     return Cost{geometry.payload_bytes<K, V>(held),
                 allocated<K, V>(geometry, options.store, tokens)};
@@ -204,7 +204,7 @@ double bytes_of(codec::Type weights) {
 void check(const Options& options) {
   expects<examples::UsageError>(options.store.kind != "ring" || options.store.window > 0,
                                 "--store: a ring needs a window; give --window");
-  expects<examples::UsageError>(options.store.window > 0 || options.store.kept_tokens == 0,
+  expects<examples::UsageError>(options.store.window > 0 || options.store.sink_tokens == 0,
                                 "--keep: every token is kept where no window is; give --window");
   expects<examples::UsageError>(options.predicts() || !options.weights,
                                 "--weights: nothing is predicted without --bytes-per-second and ",

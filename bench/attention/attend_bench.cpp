@@ -68,7 +68,7 @@ kv::Contiguous<C> random_store(const Heads& heads, Index keys, Index layers) {
   return store;
 }
 
-// What the twin reads of one key head: part 0 is its keys, part 1 its values.
+// What the reference reads of one key head: part 0 is its keys, part 1 its values.
 reference::Matrix rows_of(const Heads& heads, Index keys, Index head, Index part) {
   reference::Matrix result(keys, heads.dim);
   for (Index token = 0; token < keys; ++token) {
@@ -82,7 +82,7 @@ reference::Matrix rows_of(const Heads& heads, Index keys, Index head, Index part
 
 float scale_of(const Heads& heads) { return 1.0f / std::sqrt(static_cast<float>(heads.dim)); }
 
-// Outputs of three rows, or of the only one, by the twin.
+// Outputs of three rows, or of the only one, by the reference.
 using Expected = std::map<Index, reference::Vector>;
 
 Expected expected_rows(const Heads& heads, Index keys, Index rows) {
@@ -148,7 +148,8 @@ class Question {
   }
 
  private:
-  static constexpr double kError = C::kScaled ? 2e-2 : 1e-5;  // the twin's keys are not rounded
+  static constexpr double kError =
+      C::kScaled ? 2e-2 : 1e-5;  // the reference's keys are not rounded
 
   const kv::Contiguous<C>& store_;
   Heads heads_;

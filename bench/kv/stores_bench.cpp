@@ -138,8 +138,8 @@ void fork(benchmark::State& state) {
   store.reserve(tokens);
   store.publish(tokens);
   for (auto _ : state) {
-    kv::Paged<BF16> twin = store.fork();
-    benchmark::DoNotOptimize(twin);
+    kv::Paged<BF16> reference = store.fork();
+    benchmark::DoNotOptimize(reference);
   }
 }
 BENCHMARK(fork)->ArgName("tokens")->Arg(8191)->Unit(benchmark::kMicrosecond);

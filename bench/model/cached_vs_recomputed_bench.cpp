@@ -4,7 +4,7 @@
 //
 // Time of the token at position length - 1 of a small model (4 layers of 256): cached, one row
 // over what the store holds; recomputed, all rows into an empty store. Both give the same logits,
-// bit for bit, and those of the twin. The cached one also says how many times it is quicker.
+// bit for bit, and those of the reference. The cached one also says how many times it is quicker.
 #include <decant/codec/plain.hpp>
 #include <decant/core/executor.hpp>
 #include <decant/kv/contiguous.hpp>
@@ -32,19 +32,19 @@ namespace {
 using namespace decant;
 using Store = kv::Contiguous<codec::F32>;
 
-constexpr Index kTwinTokens = 40;
+constexpr Index kReferenceTokens = 40;
 constexpr double kToken = 1e9;  // rates are counted in 10^9
 
 model::Config small_config() {
   model::Config config;
   config.vocabulary = 2048;
   config.layers = 4;
-  config.width = 256;
+  config.hidden_size = 256;
   config.heads = 8;
   config.kv_heads = 4;
   config.key_dim = 32;
   config.value_dim = 32;
-  config.feed_forward = 768;
+  config.intermediate_size = 768;
   config.max_positions = 4096;
   return config;
 }
@@ -99,11 +99,11 @@ class Last {
 };
 
 model::Decoder checked_model() {
-  reference::Model twin = reference::random_model(small_config(), 2, {.tied = true});
-  model::Decoder decoder(small_config(), reference::to_weights(twin));
-  const std::vector<Token> tokens = tokens_of(kTwinTokens);
-  const reference::Matrix expected = reference::Decoder(std::move(twin)).logits(tokens);
-  bench::require_near(Last(decoder, tokens).recomputed(), expected.row(kTwinTokens - 1), 1e-4,
+  reference::Model reference = reference::random_model(small_config(), 2, {.tied = true});
+  model::Decoder decoder(small_config(), reference::to_weights(reference));
+  const std::vector<Token> tokens = tokens_of(kReferenceTokens);
+  const reference::Matrix expected = reference::Decoder(std::move(reference)).logits(tokens);
+  bench::require_near(Last(decoder, tokens).recomputed(), expected.row(kReferenceTokens - 1), 1e-4,
                       "a prompt's logits");
   return decoder;
 }

@@ -47,8 +47,9 @@ std::vector<Token> tokens_of(const model::Config& config, Index count) {
 
 // Numbers of all matrices of the layers.
 Index layer_numbers(const model::Config& config) {
-  const Index attention = config.width * config.key_dim * 2 * (config.heads + config.kv_heads);
-  return config.layers * (attention + 3 * config.width * config.feed_forward);
+  const Index attention =
+      config.hidden_size * config.key_dim * 2 * (config.heads + config.kv_heads);
+  return config.layers * (attention + 3 * config.hidden_size * config.intermediate_size);
 }
 
 // One sequence of a random model, and what it runs in.
@@ -80,15 +81,15 @@ class Session {
   model::Batch<Store> batch_;
 };
 
-// A tied random model that has given the twin's logits, once from both tokens and once from the
-// cache.
+// A tied random model that has given the reference's logits, once from both tokens and once from
+// the cache.
 template <codec::Codec C>
 model::Decoder checked_model() {
   const model::Config config = bench::config_135m();
-  reference::Model twin = reference::random_model(config, 1, {.tied = true});
-  model::Decoder decoder(config, reference::to_weights(twin, C::kType));
+  reference::Model reference = reference::random_model(config, 1, {.tied = true});
+  model::Decoder decoder(config, reference::to_weights(reference, C::kType));
   const std::vector<Token> tokens = tokens_of(config, 2);
-  const reference::Matrix expected = reference::Decoder(std::move(twin)).logits(tokens);
+  const reference::Matrix expected = reference::Decoder(std::move(reference)).logits(tokens);
   const double tolerance = C::kType == codec::Type::f32 ? 1e-4 : 2e-2;  // of keys and values
   Session<C> session(decoder, 2, serial_executor());
   bench::require_near(session.feed(tokens), expected.row(1), tolerance, "a prompt's logits");
@@ -111,7 +112,8 @@ void prefill(benchmark::State& state) {
   Session<C> session(decoder, kPrompt, executor);
   const std::vector<Token> prompt = tokens_of(config, kPrompt);
   const Index pairs = kPrompt * (kPrompt + 1) / 2;
-  const Index multiply_adds = kPrompt * layer_numbers(config) + config.vocabulary * config.width +
+  const Index multiply_adds = kPrompt * layer_numbers(config) +
+                              config.vocabulary * config.hidden_size +
                               config.layers * config.heads * 2 * config.key_dim * pairs;
   const auto step = [&] {
     session.store().rewind(0);
@@ -144,7 +146,7 @@ void decode(benchmark::State& state) {
     session.store().rewind(context);
     session.feed({&tokens.back(), 1});
   };
-  const Index numbers = layer_numbers(config) + config.vocabulary * config.width +
+  const Index numbers = layer_numbers(config) + config.vocabulary * config.hidden_size +
                         context * config.geometry().cells_per_token();
   const std::vector<float>& plain =
       bench::kept(0, [] { return bench::numbers(kPlain / Index{sizeof(float)}, 0); });
@@ -170,7 +172,7 @@ BENCHMARK(decode<codec::BF16>)->Apply(decode_cases);
 
 void overhead(benchmark::State& state) {
   model::Config config;
-  config.vocabulary = config.width = config.feed_forward = 16;
+  config.vocabulary = config.hidden_size = config.intermediate_size = 16;
   config.layers = state.range(0);
   config.heads = config.kv_heads = 1;
   config.key_dim = config.value_dim = 16;

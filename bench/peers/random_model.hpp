@@ -26,12 +26,12 @@ inline model::Config config_of(const nlohmann::json& shape, Index positions) {
   model::Config config;
   config.vocabulary = number("vocabulary");
   config.layers = number("layers");
-  config.width = number("width");
+  config.hidden_size = number("width");
   config.heads = number("heads");
   config.kv_heads = number("kv_heads");
   config.key_dim = number("head_dim");
   config.value_dim = number("head_dim");
-  config.feed_forward = number("feed_forward");
+  config.intermediate_size = number("feed_forward");
   config.max_positions = positions;
   config.rope = attention::Rope{.theta = shape.at("rope_theta").get<double>()};
   return config;
@@ -72,19 +72,20 @@ class RandomWeights {
 
 // Tied: the embedding is the output.
 inline model::Weights random_weights(const model::Config& config, codec::Type type) {
-  RandomWeights draw(
-      type, std::max({config.width, config.feed_forward, config.heads * config.value_dim}));
-  const model::NormWeights norm = {std::vector(static_cast<std::size_t>(config.width), 1.0f), {}};
+  RandomWeights draw(type, std::max({config.hidden_size, config.intermediate_size,
+                                     config.heads * config.value_dim}));
+  const model::NormWeights norm = {std::vector(static_cast<std::size_t>(config.hidden_size), 1.0f),
+                                   {}};
   model::Weights weights;
-  weights.embedding = draw.matrix(config.vocabulary, config.width);
+  weights.embedding = draw.matrix(config.vocabulary, config.hidden_size);
   for (Index at = 0; at < config.layers; ++at) {
     model::LayerWeights layer;
     layer.attention_norm = norm;
-    layer.qkv = draw.linear(config.qkv_width(), config.width);
-    layer.attention_output = draw.linear(config.width, config.heads * config.value_dim);
+    layer.qkv = draw.linear(config.qkv_size(), config.hidden_size);
+    layer.attention_output = draw.linear(config.hidden_size, config.heads * config.value_dim);
     layer.feed_forward_norm = norm;
-    layer.up = draw.linear(config.up_width(), config.width);
-    layer.down = draw.linear(config.width, config.feed_forward);
+    layer.up = draw.linear(config.up_size(), config.hidden_size);
+    layer.down = draw.linear(config.hidden_size, config.intermediate_size);
     weights.layers.push_back(std::move(layer));
   }
   weights.output_norm = norm;

@@ -54,7 +54,7 @@ void add_load_options(CommandLine& command, io::LoadOptions& options) {
 
 io::Checkpoint load(const std::string& path, const io::LoadOptions& options) {
   io::Checkpoint checkpoint = io::load_checkpoint(path, options);
-  for (const std::string& remark : checkpoint.remarks) std::cerr << "note: " << remark << '\n';
+  for (const std::string& warning : checkpoint.warnings) std::cerr << "note: " << warning << '\n';
   return checkpoint;
 }
 

@@ -70,8 +70,7 @@ CommandLine::Option add_number(
 }
 
 // The whole numbers of a list such as "1 2 3" or "1,2,3", none below `least`.
-inline std::vector<Index> whole_numbers(std::string_view argument, std::string_view list,
-                                        Index least) {
+inline std::vector<Index> integers(std::string_view argument, std::string_view list, Index least) {
   constexpr std::string_view kBetween = " ,\t\n";
   std::vector<Index> numbers;
   for (std::size_t at = 0; (at = list.find_first_not_of(kBetween, at)) != list.npos;) {

@@ -25,7 +25,7 @@ struct StoreOptions {
   Formats formats;
   Index page_tokens = 64;
   Index window = 0;
-  Index kept_tokens = 0;
+  Index sink_tokens = 0;
 };
 
 // The kind of store and its sizes; the formats of numbers are add_formats()'s.
@@ -49,7 +49,7 @@ inline void add_store_kind(CommandLine& command, StoreOptions& options) {
               });
   add_number(command, "--window", options.window,
              "tokens that a row sees, itself counted (the model's)", 1);
-  add_number(command, "--keep", options.kept_tokens,
+  add_number(command, "--keep", options.sink_tokens,
              "first tokens that rows see beside a window (0)", 0);
 }
 
@@ -64,9 +64,9 @@ inline void set_window(const StoreOptions& options, decant::model::Config& confi
   if (options.window > 0) {
     config.windows.assign(static_cast<std::size_t>(config.layers), options.window);
   }
-  config.kept_tokens = options.kept_tokens;
+  config.sink_tokens = options.sink_tokens;
   checked("--window and --keep", [&] { decant::model::check(config); });
-  decant::expects<UsageError>(options.kept_tokens == 0 || config.widest_window() > 0,
+  decant::expects<UsageError>(options.sink_tokens == 0 || config.widest_window() > 0,
                               "--keep: every token is seen where no window is; give --window");
   decant::expects<UsageError>(options.kind != "ring" || config.widest_window() > 0,
                               "--store: a ring needs a window in every layer; give --window");
@@ -113,7 +113,7 @@ decltype(auto) with_store(const StoreOptions& options, const decant::model::Conf
       return f(store);
     }
     if (options.kind == "ring") {
-      kv::Ring<C> store(geometry, config.widest_window(), chunk, config.kept_tokens);
+      kv::Ring<C> store(geometry, config.widest_window(), chunk, config.sink_tokens);
       return f(store);
     }
     kv::Contiguous<C> store(geometry, capacity);

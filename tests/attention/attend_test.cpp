@@ -1,4 +1,5 @@
-// tests/attention/attend_test.cpp - attention against the twin: shapes, masks, scores and stores.
+// tests/attention/attend_test.cpp - attention against the reference: shapes, masks, scores and
+// stores.
 //
 // Every slot that holds no row is NaN (attention/run.hpp), so a key that should not be seen shows.
 #include <decant/attention/attend.hpp>
@@ -64,7 +65,7 @@ struct Case {
     read_back(store, keys, values);
   }
 
-  reference::Attention twin() const {
+  reference::Attention reference() const {
     return {.heads = shape.heads,
             .kv_heads = shape.kv_heads,
             .scale = scale,
@@ -80,15 +81,15 @@ struct Case {
   // numbers meet a query whose numbers are off by half a step of 1 / 32767 of the largest of them.
   double bound(double score = 0) const {
     const double largest = score + scale * static_cast<double>(shape.key_dim);
-    const double step = codec::WholeNumbers<K> ? 1.0 / 32767 : 0.0;
+    const double step = codec::IntegerCodec<K> ? 1.0 / 32767 : 0.0;
     const double dot =
         largest * (static_cast<double>(shape.key_dim + 4) * trial::kRounding + step / 2);
     return 2 * dot + 4e-7 + static_cast<double>(past + rows) * trial::kRounding;
   }
 
   template <attention::Mask M, attention::Score F = attention::Plain>
-  void expect_twin(const reference::Attention& how, const M& mask, const F& transform = {},
-                   double score = 0) const {
+  void expect_reference(const reference::Attention& how, const M& mask, const F& transform = {},
+                        double score = 0) const {
     const trial::Attended actual =
         trial::attend(store, past, queries, shape.heads, scale, mask, transform);
     const reference::Attended exact = reference::attend(how, queries, keys, values);
@@ -102,7 +103,7 @@ struct Case {
       }
     }
   }
-  void expect_causal_twin() const { expect_twin(twin(), Causal{}); }
+  void expect_causal_reference() const { expect_reference(reference(), Causal{}); }
 
   Shape shape;
   Index past;
@@ -115,52 +116,53 @@ struct Case {
 };
 
 template <class C>
-class AttendTwin : public testing::Test {};
+class AttendReference : public testing::Test {};
 using AllCodecs = testing::Types<codec::F32, codec::BF16, codec::F16, codec::Int8, codec::Int4,
                                  codec::FP8E4M3, codec::FP8E5M2>;
-TYPED_TEST_SUITE(AttendTwin, AllCodecs);
+TYPED_TEST_SUITE(AttendReference, AllCodecs);
 
-TYPED_TEST(AttendTwin, MatchesTheTwinForEveryGroupSize) {
+TYPED_TEST(AttendReference, MatchesTheReferenceForEveryGroupSize) {
   for (Index group : {1, 2, 3, 5, 6, 7, 8, 9, 32, 64, 71}) {
     for (Index kv_heads : {1, 2}) {
       SCOPED_TRACE(testing::Message() << group << " query heads to each of " << kv_heads);
       const Shape shape = {.heads = group * kv_heads, .kv_heads = kv_heads, .key_dim = 8};
-      Case<TypeParam>(shape, 66, 1).expect_causal_twin();
-      Case<TypeParam>(shape, 30, 5).expect_causal_twin();
+      Case<TypeParam>(shape, 66, 1).expect_causal_reference();
+      Case<TypeParam>(shape, 30, 5).expect_causal_reference();
     }
   }
 }
 
-TYPED_TEST(AttendTwin, MatchesTheTwinForEverySizeOfHead) {
+TYPED_TEST(AttendReference, MatchesTheReferenceForEverySizeOfHead) {
   for (Index key_dim : {1, 2, 3, 7, 16, 17, 33, 64, 65}) {
     for (Index value_dim : {1, 5, 15, 16, 17, 33, 64, 65, 81}) {
       SCOPED_TRACE(testing::Message() << "keys of " << key_dim << ", values of " << value_dim);
-      Case<TypeParam>({.key_dim = key_dim, .value_dim = value_dim}, 20, 4).expect_causal_twin();
+      Case<TypeParam>({.key_dim = key_dim, .value_dim = value_dim}, 20, 4)
+          .expect_causal_reference();
     }
   }
 }
 
-TYPED_TEST(AttendTwin, MatchesTheTwinAroundPanelsTilesAndSegments) {
+TYPED_TEST(AttendReference, MatchesTheReferenceAroundPanelsTilesAndSegments) {
   for (Index keys : {1, 2, 15, 16, 17, 31, 33, 63, 64, 65, 127, 129, 1023, 1024, 1025, 2049}) {
     for (Index rows : {1, 2, 6, 7, 33, 65}) {
       if (rows > keys) continue;
       SCOPED_TRACE(testing::Message() << rows << " rows of " << keys << " keys");
       Case<TypeParam>({.heads = 3, .kv_heads = 1, .key_dim = 6, .value_dim = 5}, keys - rows, rows)
-          .expect_causal_twin();
+          .expect_causal_reference();
     }
   }
 }
 
-TYPED_TEST(AttendTwin, MatchesTheTwinForEveryWindow) {
+TYPED_TEST(AttendReference, MatchesTheReferenceForEveryWindow) {
   for (Position window : {1, 2, 15, 16, 17, 63, 64, 65, 1023, 1024, 1025}) {
     for (Index rows : {1, 3, 70}) {
       for (Index past : {0, 70, 1030}) {
         SCOPED_TRACE(testing::Message() << rows << " rows after " << past << ", " << window);
         const Case<TypeParam> trial({.heads = 2, .kv_heads = 1, .key_dim = 5, .value_dim = 3}, past,
                                     rows);
-        reference::Attention how = trial.twin();
+        reference::Attention how = trial.reference();
         how.window = window;
-        trial.expect_twin(how, Causal{window});
+        trial.expect_reference(how, Causal{window});
       }
     }
   }
@@ -175,18 +177,18 @@ using AttendedPairs =
                    trial::Formats<codec::Int8, codec::Int4>>;
 TYPED_TEST_SUITE(AttendPairs, AttendedPairs);
 
-TYPED_TEST(AttendPairs, MatchTheTwin) {
+TYPED_TEST(AttendPairs, MatchTheReference) {
   using PairCase = Case<typename TypeParam::Keys, typename TypeParam::Values>;
   for (Index key_dim : {1, 7, 33, 65, 128}) {
     for (Index value_dim : {5, 16, 33, 81, 128}) {
       SCOPED_TRACE(testing::Message() << "keys of " << key_dim << ", values of " << value_dim);
-      PairCase({.key_dim = key_dim, .value_dim = value_dim}, 20, 4).expect_causal_twin();
+      PairCase({.key_dim = key_dim, .value_dim = value_dim}, 20, 4).expect_causal_reference();
     }
   }
   for (Index past : {0, 60, 1020}) {
     SCOPED_TRACE(testing::Message() << "seven rows behind " << past);
     PairCase({.heads = 3, .kv_heads = 1, .key_dim = 40, .value_dim = 70}, past, 7)
-        .expect_causal_twin();
+        .expect_causal_reference();
   }
 }
 
@@ -196,54 +198,54 @@ class Attend : public testing::Test {};
 using Codecs = testing::Types<codec::F32, codec::BF16, codec::F16>;
 TYPED_TEST_SUITE(Attend, Codecs);
 
-TEST(AttendOtherwise, MatchesTheTwinWithSoftCaps) {
+TEST(AttendOtherwise, MatchesTheReferenceWithSoftCaps) {
   for (float cap : {0.5f, 30.0f}) {
     const Case<codec::F32> trial({}, 90, 8);
-    reference::Attention how = trial.twin();
+    reference::Attention how = trial.reference();
     how.softcap = static_cast<double>(cap);
-    trial.expect_twin(how, Causal{}, attention::SoftCap{cap}, static_cast<double>(cap));
+    trial.expect_reference(how, Causal{}, attention::SoftCap{cap}, static_cast<double>(cap));
   }
 }
 
-TEST(AttendOtherwise, MatchesTheTwinWithBiases) {
+TEST(AttendOtherwise, MatchesTheReferenceWithBiases) {
   const Index keys = 75;
   const Case<codec::F32> trial({.heads = 4, .kv_heads = 2}, keys - 9, 9);
   std::vector<float> bias = trial::noisy(4 * 9 * keys, 4, 3.0);
   for (std::size_t n = 0; n < bias.size(); n += 3) bias[n] = -trial::kInfinity;
   std::fill_n(bias.begin() + 2 * 9 * keys, keys,
               -trial::kInfinity);  // row 0 of head 2 sees nothing
-  reference::Attention how = trial.twin();
+  reference::Attention how = trial.reference();
   how.bias = [&](Index head, Index row, Index key) {
     return static_cast<double>(bias[static_cast<std::size_t>((head * 9 + row) * keys + key)]);
   };
   const attention::Bias transform = {
       .bias = bias.data(), .head_stride = 9 * keys, .row_stride = keys};
-  trial.expect_twin(how, Causal{}, transform, 3);
+  trial.expect_reference(how, Causal{}, transform, 3);
   how.window = 20;
-  trial.expect_twin(how, Causal{20}, transform, 3);
+  trial.expect_reference(how, Causal{20}, transform, 3);
   how.causal = false;
-  trial.expect_twin(how, Bidirectional{keys}, transform, 3);
+  trial.expect_reference(how, Bidirectional{keys}, transform, 3);
 }
 
 TEST(AttendOtherwise, SharesABiasAlongStridesOfZero) {
   const Index keys = 40;
   const Case<codec::F32> trial({}, keys - 2, 2);
   const std::vector<float> bias = trial::noisy(keys, 5, 3.0);
-  reference::Attention how = trial.twin();
+  reference::Attention how = trial.reference();
   how.bias = [&](Index, Index, Index key) {
     return static_cast<double>(bias[static_cast<std::size_t>(key)]);
   };
-  trial.expect_twin(how, Causal{}, attention::Bias{.bias = bias.data()}, 3);
+  trial.expect_reference(how, Causal{}, attention::Bias{.bias = bias.data()}, 3);
 }
 
-TEST(AttendOtherwise, MatchesTheTwinWhenEveryRowSeesEveryKey) {
+TEST(AttendOtherwise, MatchesTheReferenceWhenEveryRowSeesEveryKey) {
   for (Index keys : {1, 17, 64, 130, 1100}) {
     for (Index rows : {1, 5, 17}) {
       if (rows > keys) continue;
       const Case<codec::F32> trial({}, keys - rows, rows);
-      reference::Attention how = trial.twin();
+      reference::Attention how = trial.reference();
       how.causal = false;
-      trial.expect_twin(how, Bidirectional{keys});
+      trial.expect_reference(how, Bidirectional{keys});
     }
   }
 }
@@ -294,7 +296,7 @@ TYPED_TEST(Attend, FollowsAMaximumThatMovesFromTileToTile) {
     trial.queries.row(0)[0] = 1.0;
     trial.scale = 1.0;
     trial.store = trial::store_of<TypeParam>(1, trial.keys, trial.values, 320);
-    trial.expect_twin(trial.twin(), Causal{}, attention::Plain{}, 40);
+    trial.expect_reference(trial.reference(), Causal{}, attention::Plain{}, 40);
   }
 }
 

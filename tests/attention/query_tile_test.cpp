@@ -111,8 +111,8 @@ TEST(QueryTile, OfWideHeadsDoesNotOverflow) {
 // Queries one by one, and 1 to 13 rows of 3 heads at once.
 template <class C>
 class QueryTiles : public testing::Test {};
-using WholeCodecs = testing::Types<Int8, Int4>;
-TYPED_TEST_SUITE(QueryTiles, WholeCodecs);
+using IntegerCodecs = testing::Types<Int8, Int4>;
+TYPED_TEST_SUITE(QueryTiles, IntegerCodecs);
 
 TYPED_TEST(QueryTiles, GiveARowTheSameBitsAloneAndAmongOthers) {
   for (Index dim : {1, 7, 40, 65, 128}) {

@@ -1,4 +1,5 @@
-// tests/attention/rope_test.cpp - rotary positions against the double-precision twin, and tables.
+// tests/attention/rope_test.cpp - rotary positions against the double-precision reference, and
+// tables.
 #include <decant/attention/rope.hpp>
 
 #include "reference/model.hpp"
@@ -31,7 +32,8 @@ std::vector<float> turned(std::vector<float> head, const Rope& rope, Position po
   return head;
 }
 
-reference::Vector twin_turned(const std::vector<float>& head, const Rope& rope, Position position) {
+reference::Vector reference_rotated(const std::vector<float>& head, const Rope& rope,
+                                    Position position) {
   reference::Vector result(head.begin(), head.end());
   reference::rotate(result, rope, position);
   return result;
@@ -60,7 +62,7 @@ bool names(const std::string& text, const char* what) {
   return text.find(what) != std::string::npos;
 }
 
-TEST(Rope, TurnsLikeTheTwinInEveryVariant) {
+TEST(Rope, TurnsLikeTheReferenceInEveryVariant) {
   const std::vector<attention::Scaling> scalings = {attention::Unscaled{}, LinearScaling{8},
                                                     Llama3Scaling{8, 1, 4, 64}};
   std::uint64_t seed = 0;
@@ -72,7 +74,7 @@ TEST(Rope, TurnsLikeTheTwinInEveryVariant) {
           const Rope rope{rotary_dim, 10000.0, pairing, scaling};
           const auto head = random_head(head_dim, seed += 1000);
           EXPECT_LE(reference::max_difference(turned(head, rope, position),
-                                              twin_turned(head, rope, position)),
+                                              reference_rotated(head, rope, position)),
                     4e-7)
               << head_dim << "/" << rotary_dim << " at " << position;
         }

@@ -38,7 +38,7 @@ trial::Attended attend(Index past, Index first, Executor& executor, const float*
   return trial::attend(store, first, queries, 4, 0.25, Causal{}, Plain{}, executor, sinks);
 }
 
-TEST(Sink, MatchesTheTwin) {
+TEST(Sink, MatchesTheReference) {
   for (Index past : {0, 60, 1020, 2100}) {
     const Matrix keys = noisy_rows(past + 7, 2 * 16, 1);
     const Matrix values = noisy_rows(past + 7, 2 * 16, 2);

@@ -20,7 +20,7 @@ using namespace decant;
 using decoding::Replica;
 using decoding::Route;
 using decoding::route;
-using kv::PrefixSpace;
+using kv::CacheNamespace;
 using kv::PrefixSummary;
 using trial::tokens_from;
 
@@ -89,7 +89,7 @@ TEST(Route, PassesOverWhoIsTooFarAhead) {
 TEST(Route, KnowsWhosePromptItIs) {
   std::vector<Replica> replicas(3, Replica{.prefixes = PrefixSummary(kPage)});
   const Tokens prompt = tokens_from(0, 40);
-  const PrefixSpace tenants[] = {{1, 0, 5}, {1, 0, 6}, {1, 2, 5}};
+  const CacheNamespace tenants[] = {{1, 0, 5}, {1, 0, 6}, {1, 2, 5}};
   for (std::size_t i = 0; i < 3; ++i) replicas[i].prefixes.insert(tenants[i], prompt);
   for (std::size_t i = 0; i < 3; ++i) {
     EXPECT_EQ(route(tenants[i], prompt, replicas), (Route{static_cast<Index>(i), 32, 8}));
@@ -129,7 +129,7 @@ TEST(Route, SpreadsABeginningThatEverybodyShares) {
 }
 
 // Slow and plain: every cost written down, the first of the least.
-Index plain_choice(const PrefixSpace& space, const Tokens& prompt,
+Index plain_choice(const CacheNamespace& space, const Tokens& prompt,
                    const std::vector<Replica>& replicas, Index max_imbalance) {
   const auto work = [](const Replica& r) { return r.waiting_tokens + r.running_tokens; };
   Index least = kLargest;

@@ -150,16 +150,16 @@ TEST_F(SchedulerTest, DrawsTheSameTokensInAnyCompanyAndAfterPreemption) {
     Bureau bureau(decoder_, 40, {.rows = 32, .logit_rows = 6, .sequences = 6});
     for (Index n = 0; n < before; ++n) bureau.submit(other);
     const RequestId first = bureau.submit(seeded);
-    const RequestId twin = bureau.submit(seeded);
+    const RequestId reference = bureau.submit(seeded);
     bureau.submit(other);
     for (int tick = 0; tick < 6; ++tick) bureau.tick();
     EXPECT_TRUE(bureau.scheduler().preempt(first));
     EXPECT_FALSE(bureau.scheduler().preempt(first));
     bureau.finish();
     EXPECT_EQ(bureau.tokens(first), expected);
-    EXPECT_EQ(bureau.tokens(twin), expected);
+    EXPECT_EQ(bureau.tokens(reference), expected);
     EXPECT_EQ(bureau.outcome(first).preemptions, 1);
-    EXPECT_EQ(bureau.outcome(twin).preemptions, 0);
+    EXPECT_EQ(bureau.outcome(reference).preemptions, 0);
     // What it had in whole pages is kept.
     EXPECT_LT(bureau.outcome(first).computed_tokens, 20 + 16 - 1 + 16);
   }

@@ -158,7 +158,7 @@ refused(2 "--tokens: a prediction for 2147483649, beyond 2.31"
 refused(2 "--width requires --layers" ${plan} --model ${MODEL} --width 32)
 refused(2 "the sizes: .* 3 heads are not divisible by 2 kv_heads"
   ${plan} ${shape} --heads 3 --width 32 --feed-forward 64 --vocabulary 100 --weights f32 ${speeds})
-refused(2 "the sizes: .*width is 4294967296, beyond 2.31"
+refused(2 "the sizes: .*hidden_size is 4294967296, beyond 2.31"
   ${plan} ${shape} --heads 4 --width 4294967296 --feed-forward 64 --vocabulary 100 --weights f32 ${speeds})
 
 refused(2 "--window: \"1\" is not a whole number from 2" perplexity --window 1)

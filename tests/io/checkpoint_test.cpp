@@ -32,7 +32,7 @@ std::vector<float> numbered(Index rows, Index columns, float first) {
 TEST(Checkpoint, OfLlamaHasEveryMatrixInItsShape) {
   const Checkpoint loaded = WrittenCheckpoint::llama().load();
   EXPECT_EQ(loaded.config.key_dim, 6);
-  EXPECT_TRUE(loaded.remarks.empty());
+  EXPECT_TRUE(loaded.warnings.empty());
   const model::Weights& weights = loaded.weights;
   EXPECT_EQ(weights.embedding.rows(), 11);
   EXPECT_EQ(weights.output.matrix.rows(), 11);

@@ -45,7 +45,7 @@ TEST(Fingerprint, DependsOnEveryPartOfAModel) {
       [](auto& config) { config.embedding_scale = 2.0f; },
       [](auto& config) { config.activation = model::Activation::gelu; },
       [](auto& config) { config.windows = {0, 7}; },
-      [](auto& config) { config.kept_tokens = 3; }};
+      [](auto& config) { config.sink_tokens = 3; }};
   for (const auto& change : changes) {
     trial::Family family = trial::llama();
     change(family.config);

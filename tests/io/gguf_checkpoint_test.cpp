@@ -179,7 +179,7 @@ TEST(GgufCheckpoint, WidensStackedMatricesOfDifferentFormats) {
 TEST(GgufCheckpoint, IsReadByItsConfigurationAlone) {
   const trial::Folder folder;
   const auto path = folder.write("f.gguf", WrittenGguf::llama().bytes());
-  EXPECT_EQ(io::read_config(path).feed_forward, 10);
+  EXPECT_EQ(io::read_config(path).intermediate_size, 10);
   EXPECT_TRUE(refuses([&] { io::read_config(folder.path() / "none.gguf"); }, {"none.gguf"}));
   EXPECT_TRUE(refuses([&] { io::load_checkpoint(folder.path() / "none.gguf"); }, {"none.gguf"}));
 }
@@ -259,7 +259,7 @@ TEST(PublishedGguf, OfStoriesHasItsSpecialTokens) {
   EXPECT_EQ(loaded.end_tokens, (std::vector<Token>{2}));
   EXPECT_EQ(loaded.config.max_positions, 2048);
   EXPECT_EQ(loaded.config.norm_epsilon, 1e-5f);
-  EXPECT_TRUE(loaded.remarks.empty());
+  EXPECT_TRUE(loaded.warnings.empty());
 }
 
 }  // namespace

@@ -34,12 +34,12 @@ TEST(GgufConfig, HasTheSizesOfItsKeys) {
   EXPECT_EQ(config.model,
             (model::Config{.vocabulary = 11,
                            .layers = 2,
-                           .width = 8,
+                           .hidden_size = 8,
                            .heads = 2,
                            .kv_heads = 1,
                            .key_dim = 6,
                            .value_dim = 6,
-                           .feed_forward = 10,
+                           .intermediate_size = 10,
                            .max_positions = 2048,
                            .norm_epsilon = 1e-6f,
                            .rope = attention::Rope{.rotary_dim = 6,
@@ -238,9 +238,9 @@ TEST(GgufConfig, HasTheSpecialTokensThatTheVocabularyHas) {
   const CheckpointConfig config = config_of(file);
   EXPECT_FALSE(config.begin_token.has_value());
   EXPECT_EQ(config.end_tokens, (std::vector<Token>{2}));
-  ASSERT_EQ(config.remarks.size(), 2u);
+  ASSERT_EQ(config.warnings.size(), 2u);
   EXPECT_EQ(
-      config.remarks[1],
+      config.warnings[1],
       "f.gguf: tokenizer.ggml.eos_token_id 11 is outside the vocabulary of 11 and is ignored");
 }
 

@@ -42,12 +42,12 @@ TEST(HfConfig, OfLlamaHasTheDefaultsOfItsClass) {
   const CheckpointConfig config = parse(sizes("llama"));
   EXPECT_EQ(config.model.vocabulary, 100);
   EXPECT_EQ(config.model.layers, 3);
-  EXPECT_EQ(config.model.width, 64);
+  EXPECT_EQ(config.model.hidden_size, 64);
   EXPECT_EQ(config.model.heads, 4);
   EXPECT_EQ(config.model.kv_heads, 2);
   EXPECT_EQ(config.model.key_dim, 16);
   EXPECT_EQ(config.model.value_dim, 16);
-  EXPECT_EQ(config.model.feed_forward, 96);
+  EXPECT_EQ(config.model.intermediate_size, 96);
   EXPECT_EQ(config.model.max_positions, 2048);
   EXPECT_EQ(config.model.norm_epsilon, 1e-6f);
   EXPECT_EQ(config.model.norm, model::Norm::rms);
@@ -61,7 +61,7 @@ TEST(HfConfig, OfLlamaHasTheDefaultsOfItsClass) {
   EXPECT_EQ(config.model.rope->pairing, attention::Pairing::half_split);
   EXPECT_FALSE(config.tied || config.qkv_bias || config.attention_output_bias ||
                config.feed_forward_bias || config.query_key_norm || config.norm_plus_one);
-  EXPECT_TRUE(config.end_tokens.empty() && !config.begin_token && config.remarks.empty());
+  EXPECT_TRUE(config.end_tokens.empty() && !config.begin_token && config.warnings.empty());
 }
 
 TEST(HfConfig, OfMistralHasAWindowInEveryLayer) {
@@ -135,11 +135,11 @@ TEST(HfConfig, OfGpt2IsAnotherBlock) {
   EXPECT_FALSE(config.model.rope.has_value());
   EXPECT_EQ(config.model.kv_heads, 4);
   EXPECT_EQ(config.model.key_dim, 16);
-  EXPECT_EQ(config.model.feed_forward, 256);
+  EXPECT_EQ(config.model.intermediate_size, 256);
   EXPECT_EQ(config.model.max_positions, 32);
   EXPECT_TRUE(config.tied);
-  EXPECT_EQ(with(gpt2(), {{"n_inner", 10}}).model.feed_forward, 10);
-  EXPECT_EQ(with(gpt2(), {{"n_inner", nullptr}}).model.feed_forward, 256);
+  EXPECT_EQ(with(gpt2(), {{"n_inner", 10}}).model.intermediate_size, 10);
+  EXPECT_EQ(with(gpt2(), {{"n_inner", nullptr}}).model.intermediate_size, 256);
   EXPECT_EQ(with(gpt2(), {{"scale_attn_weights", false}}).model.effective_score_scale(), 1.0f);
   EXPECT_FALSE(with(gpt2(), {{"tie_word_embeddings", false}}).tied);
   EXPECT_TRUE(refuses([] { with(gpt2(), {{"scale_attn_by_inverse_layer_idx", true}}); },

@@ -144,13 +144,13 @@ TEST(SpecialTokens, AreOneAListOrNone) {
   }
 }
 
-TEST(SpecialTokens, OutsideTheVocabularyAreRemarkedAndIgnored) {
+TEST(SpecialTokens, OutsideTheVocabularyAreIgnoredWithAWarning) {
   const CheckpointConfig config =
       config_with({{"eos_token_id", {50256, 2, -1}}, {"bos_token_id", 100}});
   EXPECT_EQ(config.end_tokens, (std::vector<Token>{2}));
   EXPECT_FALSE(config.begin_token.has_value());
-  ASSERT_EQ(config.remarks.size(), 3u);
-  EXPECT_NE(config.remarks[0].find("eos_token_id 50256"), std::string::npos);
+  ASSERT_EQ(config.warnings.size(), 3u);
+  EXPECT_NE(config.warnings[0].find("eos_token_id 50256"), std::string::npos);
 }
 
 class ConfigFolder : public ::testing::Test {
@@ -167,7 +167,7 @@ class ConfigFolder : public ::testing::Test {
 
 TEST_F(ConfigFolder, WithoutGenerationConfigKeepsItsTokens) {
   EXPECT_EQ(read().end_tokens, (std::vector<Token>{2}));
-  EXPECT_EQ(io::read_config(folder_.path()).width, 64);
+  EXPECT_EQ(io::read_config(folder_.path()).hidden_size, 64);
 }
 
 TEST_F(ConfigFolder, TakesTheTokensOfGenerationConfigWhereItNamesSome) {

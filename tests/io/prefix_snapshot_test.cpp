@@ -30,7 +30,7 @@ using Sequence = kv::Paged<Int8, BF16>;
 
 // Three prompts, of which two share 40 tokens; and one of another tenant.
 struct Prompt {
-  kv::PrefixSpace space;
+  kv::CacheNamespace space;
   std::vector<Token> tokens;
 };
 std::vector<Prompt> prompts() {

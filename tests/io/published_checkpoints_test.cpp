@@ -64,7 +64,7 @@ TEST_F(PublishedCheckpoint, OfGemmaIsTiedAndScaled) {
   EXPECT_EQ(loaded.config.embedding_scale, std::sqrt(8.0f));
   EXPECT_EQ(loaded.config.activation, model::Activation::gelu_tanh);
   EXPECT_TRUE(loaded.weights.output.matrix.empty());
-  EXPECT_TRUE(loaded.remarks.empty());
+  EXPECT_TRUE(loaded.warnings.empty());
 }
 
 TEST_F(PublishedCheckpoint, OfGpt2HasPositionsAndBiases) {
@@ -73,7 +73,7 @@ TEST_F(PublishedCheckpoint, OfGpt2HasPositionsAndBiases) {
   EXPECT_EQ(tiny.weights.layers[1].up.matrix.rows(), 32);
   const Checkpoint random = load("tiny-random-gpt2");
   EXPECT_EQ(random.config.layers, 5);
-  EXPECT_EQ(random.config.feed_forward, 128);  // not its unused intermediate_size of 37
+  EXPECT_EQ(random.config.intermediate_size, 128);  // not its unused intermediate_size of 37
   EXPECT_EQ(random.end_tokens, (std::vector<Token>{98}));
   EXPECT_EQ(random.begin_token, 98);
   EXPECT_EQ(random.weights.layers[4].qkv.matrix.rows(), 96);

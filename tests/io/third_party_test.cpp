@@ -65,11 +65,11 @@ TEST_P(TinyModel, GivesTheReferenceLogitsInEveryCut) {
   }
 }
 
-TEST_P(TinyModel, IsWhatTheTwinComputesToo) {
+TEST_P(TinyModel, IsWhatTheReferenceComputesToo) {
   const model::Decoder decoder = load(folder_);
-  const reference::Decoder twin(reference::from_weights(decoder.config(), decoder.weights()));
+  const reference::Decoder reference(reference::from_weights(decoder.config(), decoder.weights()));
   for (std::size_t i = 0; i < sequences_.size(); ++i) {
-    const reference::Matrix logits = twin.logits(sequences_[i]);
+    const reference::Matrix logits = reference.logits(sequences_[i]);
     for (Index row = 0; row < logits.rows; ++row) {
       const auto& expected = logits_[i][static_cast<std::size_t>(row)];
       EXPECT_LE(reference::max_difference(logits.row(row), expected), 1e-6) << row;
@@ -136,9 +136,10 @@ TEST_P(TinyStories, GivesTheReferenceTokensToTheEnd) {
   trial::expect_greedy(*decoder_, prompt_, answer_);
 }
 
-TEST_P(TinyStories, IsWhatTheTwinComputesToo) {
-  const reference::Decoder twin(reference::from_weights(decoder_->config(), decoder_->weights()));
-  const reference::Matrix expected = twin.logits(tokens_);
+TEST_P(TinyStories, IsWhatTheReferenceComputesToo) {
+  const reference::Decoder reference(
+      reference::from_weights(decoder_->config(), decoder_->weights()));
+  const reference::Matrix expected = reference.logits(tokens_);
   const Rows rows = trial::chunked(*decoder_, tokens_, tokens_.size());
   for (Index i = 0; i < expected.rows; ++i) {
     EXPECT_LE(reference::max_difference(rows[static_cast<std::size_t>(i)], expected.row(i)), 1e-4);

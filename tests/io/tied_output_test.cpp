@@ -37,7 +37,7 @@ TEST(TiedOutput, IsTheEmbeddingWhereTheFileHasNoOther) {
   file.config["tie_word_embeddings"] = true;
   const Checkpoint loaded = file.load();
   EXPECT_TRUE(loaded.weights.output.matrix.empty());
-  EXPECT_TRUE(loaded.remarks.empty());
+  EXPECT_TRUE(loaded.warnings.empty());
 }
 
 TEST(TiedOutput, IsTheEmbeddingWhereTheFileHoldsItTwice) {
@@ -47,10 +47,10 @@ TEST(TiedOutput, IsTheEmbeddingWhereTheFileHoldsItTwice) {
   const Checkpoint loaded = file.load();
   EXPECT_TRUE(loaded.weights.output.matrix.empty());
   EXPECT_EQ(first(loaded.weights.embedding), 1.0f);
-  EXPECT_TRUE(loaded.remarks.empty());
+  EXPECT_TRUE(loaded.warnings.empty());
 }
 
-TEST(TiedOutput, IsTheEmbeddingWithARemarkWhereTheFileHoldsAnother) {
+TEST(TiedOutput, IsTheEmbeddingWithAWarningWhereTheFileHoldsAnother) {
   for (const char* dtype : {"F32", "BF16"}) {
     WrittenCheckpoint file = llama();
     file.config["tie_word_embeddings"] = true;
@@ -58,8 +58,8 @@ TEST(TiedOutput, IsTheEmbeddingWithARemarkWhereTheFileHoldsAnother) {
     const Checkpoint loaded = file.load();
     EXPECT_TRUE(loaded.weights.output.matrix.empty());
     EXPECT_EQ(first(loaded.weights.embedding), 1.0f);
-    ASSERT_EQ(loaded.remarks.size(), 1u);
-    EXPECT_NE(loaded.remarks[0].find("lm_head.weight differs from model.embed_tokens.weight"),
+    ASSERT_EQ(loaded.warnings.size(), 1u);
+    EXPECT_NE(loaded.warnings[0].find("lm_head.weight differs from model.embed_tokens.weight"),
               std::string::npos);
   }
 }
@@ -70,7 +70,7 @@ TEST(TiedOutput, IsComparedWithItsFormat) {
   file.config["tie_word_embeddings"] = true;
   file.tensors.add_numbers(kEmbedding, {11, 8}, std::vector<float>(88, 1.0f), "BF16");
   add_head(file, 1.875f, "F16");  // 0x3F80, as 1 in bf16
-  EXPECT_EQ(file.load().remarks.size(), 1u);
+  EXPECT_EQ(file.load().warnings.size(), 1u);
 }
 
 TEST(TiedOutput, IsAlsoTheEmbeddingWhereTheFileHoldsOnlyTheOutput) {
@@ -106,7 +106,7 @@ TEST(UntiedOutput, IsTheMatrixOfTheFile) {
     ASSERT_FALSE(loaded.weights.output.matrix.empty());
     EXPECT_EQ(first(loaded.weights.output.matrix), number);
     EXPECT_EQ(first(loaded.weights.embedding), 1.0f);
-    EXPECT_TRUE(loaded.remarks.empty());
+    EXPECT_TRUE(loaded.warnings.empty());
   }
 }
 

@@ -53,11 +53,11 @@ struct BlockTrial {
 };
 
 // 32 numbers of a row as whole numbers and their scale.
-struct WholeRow {
+struct IntegerRow {
   std::array<int, 32> numbers{};
   float scale = 0;
 
-  explicit WholeRow(std::span<const float> row) {
+  explicit IntegerRow(std::span<const float> row) {
     float largest = 0;
     for (float number : row) largest = std::max(largest, std::abs(number));
     scale = largest / 127.0f;
@@ -78,7 +78,7 @@ float defined(const PackedBlocks<Q>& weights, std::span<const float> in, Index o
   float sum = 0;
   for (std::size_t at = 0; at < row.size(); at += 32) {
     const std::size_t size = std::min<std::size_t>(32, row.size() - at);
-    const WholeRow whole(in.subspan(at, size));
+    const IntegerRow whole(in.subspan(at, size));
     const auto* pair = weights.pair(output / 16, static_cast<Index>(at));
     Eigen::half stored;
     std::memcpy(&stored, pair + (static_cast<Index>(at) / 32 % 2 * 16 + output % 16) * 2, 2);

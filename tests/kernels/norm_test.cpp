@@ -1,4 +1,4 @@
-// tests/kernels/norm_test.cpp - both norms against the twin, and in the order of their sums.
+// tests/kernels/norm_test.cpp - both norms against the reference, and in the order of their sums.
 #include <decant/kernels/norm.hpp>
 
 #include "law/bits.hpp"
@@ -45,7 +45,7 @@ float lane_sum(std::span<const float> terms) {
 // A squared sum of n terms is off by at most n roundings; scaling adds a few.
 double bound(Index size) { return (static_cast<double>(size) / 16 + 16) * trial::kRounding; }
 
-TEST(RmsNorm, MatchesTheTwinAtEverySize) {
+TEST(RmsNorm, MatchesTheReferenceAtEverySize) {
   for (Index size : kSizes) {
     for (float epsilon : {1e-5f, 0.0f, 2.0f}) {
       Guarded x(trial::noisy(size, 1, 3.0));
@@ -84,7 +84,7 @@ TEST(RmsNorm, OfZerosIsZero) {
   EXPECT_EQ(out, std::vector<float>(20, 0.0f));
 }
 
-TEST(LayerNorm, MatchesTheTwinAtEverySize) {
+TEST(LayerNorm, MatchesTheReferenceAtEverySize) {
   for (Index size : kSizes) {
     for (bool biased : {false, true}) {
       Guarded x(trial::noisy(size, 5, 3.0));

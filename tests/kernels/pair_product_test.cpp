@@ -1,6 +1,6 @@
 // tests/kernels/pair_product_test.cpp - products of rows in bf16 by weights in bf16: near the sums
 // as they are defined, and the same bits in any company. Machines without the instruction run the
-// portable twin here.
+// portable reference here.
 #include <decant/kernels/product.hpp>
 
 #include "law/bits.hpp"

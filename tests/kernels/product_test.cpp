@@ -1,4 +1,5 @@
-// tests/kernels/product_test.cpp - products against the twin, and rows against rows, bit for bit.
+// tests/kernels/product_test.cpp - products against the reference, and rows against rows, bit for
+// bit.
 #include <decant/kernels/product.hpp>
 
 #include "law/bits.hpp"
@@ -34,9 +35,9 @@ Packed<C> random_weights(Index outputs, Index columns, std::uint64_t seed) {
   return Packed<C>({&view, 1});
 }
 
-// The packed numbers in double, as a layer of the twin.
+// The packed numbers in double, as a layer of the reference.
 template <class C>
-reference::Linear twin_of(const Packed<C>& weights) {
+reference::Linear reference_of(const Packed<C>& weights) {
   reference::Linear result{reference::Matrix(weights.rows(), weights.columns()), {}};
   std::vector<float> row(static_cast<std::size_t>(weights.columns()));
   for (Index r = 0; r < weights.rows(); ++r) {
@@ -91,9 +92,9 @@ struct Trial {
     return cut(out, row * out_stride, weights.rows());
   }
 
-  // The twin's sums, within what n roundings of a sum of such terms can do.
-  void expect_near_twin() const {
-    const reference::Linear linear = twin_of(weights);
+  // The reference's sums, within what n roundings of a sum of such terms can do.
+  void expect_near_reference() const {
+    const reference::Linear linear = reference_of(weights);
     for (Index row = 0; row < rows; ++row) {
       const reference::Vector x = reference::to_double(in_row(row));
       for (Index output = 0; output < weights.rows(); ++output) {
@@ -146,24 +147,24 @@ void expect_product(Index outputs, Index columns, Index rows, Start start = {}) 
   const Packed<C> weights = random_weights<C>(outputs, columns, 11);
   Trial<C> product(weights, rows, start, 12);
   product.run();
-  product.expect_near_twin();
+  product.expect_near_reference();
   product.expect_nothing_else_written();
 }
 
-TYPED_TEST(Product, MatchesTheTwinAtEverySizeOfOutput) {
+TYPED_TEST(Product, MatchesTheReferenceAtEverySizeOfOutput) {
   for (Index outputs : {1, 2, 3, 5, 15, 16, 17, 31, 32, 33, 63, 64, 65, 97, 127, 128, 129, 257}) {
     for (Index rows : {1, 2, 7}) expect_product<TypeParam>(outputs, 37, rows);
   }
 }
 
-TYPED_TEST(Product, MatchesTheTwinAtEverySizeOfInput) {
+TYPED_TEST(Product, MatchesTheReferenceAtEverySizeOfInput) {
   for (Index columns :
        {1, 2, 3, 5, 6, 7, 15, 16, 17, 64, 65, 97, 385, 2047, 2048, 2049, 4097, 6147}) {
     for (Index rows : {1, 6, 8}) expect_product<TypeParam>(18, columns, rows);
   }
 }
 
-TYPED_TEST(Product, MatchesTheTwinAtEveryNumberOfRows) {
+TYPED_TEST(Product, MatchesTheReferenceAtEveryNumberOfRows) {
   for (Index rows : {1, 2, 3, 4, 5, 6, 7, 11, 12, 13, 95, 96, 97, 98, 101, 192, 193}) {
     expect_product<TypeParam>(65, 19, rows);
   }
@@ -191,7 +192,7 @@ TYPED_TEST(Product, AddsColumnsInAscendingOrder) {
   const std::vector<float> bias = trial::noisy(70, 14);
   for (Index columns : {1, 2, 17, 384, 2049, 4100}) {
     const Packed<TypeParam> weights = random_weights<TypeParam>(70, columns, 15);
-    const reference::Linear twin = twin_of(weights);
+    const reference::Linear reference = reference_of(weights);
     for (Index rows : {1, 6, 7, 100}) {
       Trial<TypeParam> product(weights, rows, {.add = true, .bias = bias.data()}, 16);
       product.run();
@@ -201,7 +202,8 @@ TYPED_TEST(Product, AddsColumnsInAscendingOrder) {
           float sum = product.before[static_cast<std::size_t>(row * product.out_stride) + output] +
                       bias[output];
           for (std::size_t k = 0; k < static_cast<std::size_t>(columns); ++k) {
-            const auto weight = static_cast<float>(twin.matrix.row(static_cast<Index>(output))[k]);
+            const auto weight =
+                static_cast<float>(reference.matrix.row(static_cast<Index>(output))[k]);
             sum = madd(product.in_row(row)[k], weight, sum);
           }
           expected[output] = sum;

@@ -49,7 +49,7 @@ StoredRow held_row(const Contiguous<C>& store, Index layer, Index head, Position
 
 // The rows of a store, by number, as they went in.
 template <class C>
-class Twin {
+class Reference {
  public:
   void append(Contiguous<C>& store, Index count) {
     ids_.resize(static_cast<std::size_t>(store.end()));
@@ -75,12 +75,12 @@ TYPED_TEST(ContiguousStore, HoldsWhatAListHoldsUnderAnyOperations) {
   };
   for (Index capacity : {1, 16, 37, 50}) {
     Contiguous<TypeParam> store(kGeometry, capacity);
-    Twin<TypeParam> twin;
+    Reference<TypeParam> reference;
     for (int operation = 0; operation < 60; ++operation) {
       const Position before = store.end();
       if (below(3) > 0) {
         const Index count = below(capacity - store.end() + 1);
-        twin.append(store, count);
+        reference.append(store, count);
         EXPECT_EQ(store.end(), before + count);
       } else {
         const Position to = below(before + 1);
@@ -90,7 +90,7 @@ TYPED_TEST(ContiguousStore, HoldsWhatAListHoldsUnderAnyOperations) {
       EXPECT_EQ(store.begin(0), 0);
       EXPECT_EQ(store.earliest_rewind(), 0);
       EXPECT_EQ(store.capacity(), capacity);
-      twin.expect_equal(store);
+      reference.expect_equal(store);
     }
   }
 }
@@ -100,8 +100,8 @@ TYPED_TEST(ContiguousStore, HandsOutPanelsInTheLayoutOfItsGeometry) {
   using C = TypeParam;
   constexpr Index p = C::kInterleave;
   Contiguous<C> store(kGeometry, 40);
-  Twin<C> twin;
-  twin.append(store, 40);
+  Reference<C> reference;
+  reference.append(store, 40);
   const Index lanes = 32;
   for (Index layer = 0; layer < kGeometry.layers; ++layer) {
     for (Index head = 0; head < kGeometry.heads; ++head) {
@@ -143,23 +143,23 @@ TYPED_TEST(ContiguousStore, CountsRowsOnlyOncePublished) {
 
 TYPED_TEST(ContiguousStore, ChangesNothingWhenFull) {
   Contiguous<TypeParam> store(kGeometry, 17);
-  Twin<TypeParam> twin;
-  twin.append(store, 16);
+  Reference<TypeParam> reference;
+  reference.append(store, 16);
   store.reserve(1);
   EXPECT_THROW(store.reserve(2), CacheFull);
   EXPECT_THROW(store.reserve(std::numeric_limits<Index>::max()), CacheFull);
   EXPECT_EQ(store.end(), 16);
-  twin.expect_equal(store);
-  twin.append(store, 1);
+  reference.expect_equal(store);
+  reference.append(store, 1);
   EXPECT_THROW(store.reserve(1), CacheFull);
   store.reserve(0);
-  twin.expect_equal(store);
+  reference.expect_equal(store);
 }
 
 TYPED_TEST(ContiguousStore, RefusesWhatIsNoCountOrPosition) {
   Contiguous<TypeParam> store(kGeometry, 17);
-  Twin<TypeParam> twin;
-  twin.append(store, 5);
+  Reference<TypeParam> reference;
+  reference.append(store, 5);
   EXPECT_THROW(store.reserve(-1), std::invalid_argument);
   EXPECT_THROW(store.rewind(6), std::invalid_argument);
   EXPECT_THROW(store.rewind(-1), std::invalid_argument);
@@ -185,15 +185,15 @@ TYPED_TEST(ContiguousStore, NamesTheNumbersWhenItIsFull) {
 
 TYPED_TEST(ContiguousStore, MovesWithItsRows) {
   Contiguous<TypeParam> store(kGeometry, 17);
-  Twin<TypeParam> twin;
-  twin.append(store, 9);
+  Reference<TypeParam> reference;
+  reference.append(store, 9);
   Contiguous<TypeParam> moved(std::move(store));
   EXPECT_EQ(moved.end(), 9);
-  twin.expect_equal(moved);
+  reference.expect_equal(moved);
   Contiguous<TypeParam> other(kGeometry, 1);
   other = std::move(moved);
   EXPECT_EQ(other.capacity(), 17);
-  twin.expect_equal(other);
+  reference.expect_equal(other);
 }
 
 }  // namespace

@@ -18,7 +18,7 @@ namespace {
 
 using namespace decant;
 using codec::F32;
-using kv::PrefixSpace;
+using kv::CacheNamespace;
 using kv::PrefixSummary;
 using trial::tokens_from;
 
@@ -34,7 +34,7 @@ class Kept {
 
   const kv::PrefixTree<F32>& tree() const { return tree_; }
 
-  void keep(const PrefixSpace& space, const Tokens& tokens) {
+  void keep(const CacheNamespace& space, const Tokens& tokens) {
     kv::Paged<F32> store = tree_.match(space, tokens);
     const Index rest = std::ssize(tokens) - store.end();
     store.reserve(rest);
@@ -67,7 +67,7 @@ TEST(PrefixSummary, SaysWhatItsTreeWouldReuse) {
 
 TEST(PrefixSummary, KeepsModelsAdaptersAndTenantsApart) {
   const Tokens prompt = tokens_from(0, 17);
-  std::vector<PrefixSpace> spaces;
+  std::vector<CacheNamespace> spaces;
   for (std::uint64_t high : {std::uint64_t{0}, std::uint64_t{1} << 32}) {
     for (std::uint64_t model = 0; model < 6; ++model) {
       for (std::uint64_t adapter = 0; adapter < 6; ++adapter) {
@@ -77,10 +77,12 @@ TEST(PrefixSummary, KeepsModelsAdaptersAndTenantsApart) {
       }
     }
   }
-  for (const PrefixSpace& space : spaces) {
+  for (const CacheNamespace& space : spaces) {
     PrefixSummary summary(kPage);
     summary.insert(space, prompt);
-    const auto held = [&](const PrefixSpace& other) { return summary.matched(other, prompt) > 0; };
+    const auto held = [&](const CacheNamespace& other) {
+      return summary.matched(other, prompt) > 0;
+    };
     EXPECT_TRUE(held(space));
     EXPECT_EQ(std::ranges::count_if(spaces, held), 1);
   }
@@ -99,7 +101,7 @@ TEST(PrefixSummary, FollowsATreeByChanges) {
     return tokens;
   };
   const auto space = [](Index step) {
-    return PrefixSpace{0, 0, static_cast<std::uint64_t>(step) / 7 % 2};
+    return CacheNamespace{0, 0, static_cast<std::uint64_t>(step) / 7 % 2};
   };
   Kept kept(9);
   PrefixSummary told(kPage), before(kPage);

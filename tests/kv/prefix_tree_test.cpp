@@ -22,9 +22,9 @@ namespace {
 
 using namespace decant;
 using codec::F32;
+using kv::CacheNamespace;
 using kv::Paged;
 using kv::PagePool;
-using kv::PrefixSpace;
 using kv::PrefixTree;
 using trial::holds;
 using trial::kStoreGeometry;
@@ -35,7 +35,7 @@ using Tokens = std::vector<Token>;
 // Rows of a sequence: a token's row stands for all that lies before it, as keys and values do.
 class Rows {
  public:
-  std::vector<Index> of(const PrefixSpace& space, const Tokens& tokens) {
+  std::vector<Index> of(const CacheNamespace& space, const Tokens& tokens) {
     std::vector<Index> ids;
     for (std::size_t end = 1; end <= tokens.size(); ++end) {
       const auto key =
@@ -47,13 +47,13 @@ class Rows {
 
   // Computes what `store` lacks of `tokens`.
   template <class S>
-  void complete(S& store, const PrefixSpace& space, const Tokens& tokens) {
+  void complete(S& store, const CacheNamespace& space, const Tokens& tokens) {
     const auto ids = of(space, tokens);
     trial::append(store, std::span(ids).subspan(static_cast<std::size_t>(store.end())));
   }
 
  private:
-  std::map<std::pair<PrefixSpace, Tokens>, Index> numbers_;
+  std::map<std::pair<CacheNamespace, Tokens>, Index> numbers_;
 };
 
 struct ConstantHash {
@@ -69,7 +69,7 @@ TYPED_TEST(Prefixes, AreReusedUpToTheLastToken) {
   PagePool<F32> pool(kStoreGeometry, 20, 16);
   PrefixTree<F32, F32, TypeParam> tree(pool);
   Rows rows;
-  const PrefixSpace space = {1, 0, 0};
+  const CacheNamespace space = {1, 0, 0};
   const Tokens prompt = tokens_from(0, 40);
   {
     Paged<F32> store = tree.match(space, prompt);
@@ -102,7 +102,7 @@ TYPED_TEST(Prefixes, GiveWayBeforePagesThatAreInUse) {
   PagePool<F32> pool(kStoreGeometry, 6, 16);
   PrefixTree<F32, F32, TypeParam> tree(pool);
   Rows rows;
-  const PrefixSpace space = {1, 0, 0};
+  const CacheNamespace space = {1, 0, 0};
   const Tokens longer = tokens_from(0, 48), shorter = tokens_from(0, 32);
   Paged<F32> other(pool);
   rows.complete(other, space, longer);
@@ -129,14 +129,14 @@ TYPED_TEST(Prefixes, OfOtherModelsAdaptersAndTenantsAreOthers) {
   PrefixTree<F32, F32, TypeParam> tree(pool);
   Rows rows;
   const Tokens prompt = tokens_from(0, 17);
-  const PrefixSpace spaces[] = {{1, 2, 3}, {9, 2, 3}, {1, 9, 3}, {1, 2, 9}, {2, 1, 3}};
-  for (const PrefixSpace& space : spaces) {
+  const CacheNamespace spaces[] = {{1, 2, 3}, {9, 2, 3}, {1, 9, 3}, {1, 2, 9}, {2, 1, 3}};
+  for (const CacheNamespace& space : spaces) {
     Paged<F32> store = tree.match(space, prompt);
     EXPECT_EQ(store.end(), 0);
     rows.complete(store, space, prompt);
     tree.insert(space, prompt, store);
   }
-  for (const PrefixSpace& space : spaces) {
+  for (const CacheNamespace& space : spaces) {
     Paged<F32> store = tree.match(space, prompt);
     EXPECT_EQ(store.end(), 16);
     rows.complete(store, space, prompt);
@@ -297,7 +297,7 @@ RC_GTEST_PROP(PrefixTree, GivesEveryPromptItsOwnRows, ()) {
     for (Index at = 0; at < length; ++at) {
       prompt.push_back(static_cast<Token>(bits >> (at / 20) & 1u));  // changes every 20 tokens
     }
-    const PrefixSpace space = {.tenant = bits % 2};
+    const CacheNamespace space = {.tenant = bits % 2};
     {
       Paged<F32> store = tree.match(space, prompt);
       asked += length;

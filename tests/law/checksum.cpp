@@ -106,7 +106,7 @@ void generations(const trial::Family& family, const std::string& cache) {
   kv::Paged<C> store(pool);
   Checksum sum;
   for (const auto& answer :
-       beam_search(decoder, store, workspace, prompt, {.beams = 4, .answers = 4})) {
+       decoding::beam_search(decoder, store, workspace, prompt, {.beams = 4, .answers = 4})) {
     sum.add(answer.tokens);
     sum.add(std::bit_cast<std::uint64_t>(answer.score));
   }

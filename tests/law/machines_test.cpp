@@ -47,26 +47,26 @@ class Numbers {
 model::Decoder decoder_of(Type type) {
   model::Config config;
   config.vocabulary = 100;
-  config.width = 96;
+  config.hidden_size = 96;
   config.layers = 2;
   config.heads = 6;
   config.kv_heads = 2;
   config.key_dim = config.value_dim = 16;
-  config.feed_forward = 160;
+  config.intermediate_size = 160;
   config.max_positions = kTokens;
   config.rope.reset();
   Numbers numbers;
   model::Weights weights;
-  weights.embedding = numbers.matrix(config.vocabulary, config.width, type);
-  weights.positions = numbers.next(kTokens * config.width);
+  weights.embedding = numbers.matrix(config.vocabulary, config.hidden_size, type);
+  weights.positions = numbers.next(kTokens * config.hidden_size);
   const std::vector<float> ones(96, 1.0f);
   for (Index at = 0; at < config.layers; ++at) {
     model::LayerWeights& layer = weights.layers.emplace_back();
     layer.attention_norm.weight = layer.feed_forward_norm.weight = ones;
-    layer.qkv.matrix = numbers.matrix(config.qkv_width(), config.width, type);
-    layer.attention_output.matrix = numbers.matrix(config.width, config.width, type);
-    layer.up.matrix = numbers.matrix(config.up_width(), config.width, type);
-    layer.down.matrix = numbers.matrix(config.width, config.feed_forward, type);
+    layer.qkv.matrix = numbers.matrix(config.qkv_size(), config.hidden_size, type);
+    layer.attention_output.matrix = numbers.matrix(config.hidden_size, config.hidden_size, type);
+    layer.up.matrix = numbers.matrix(config.up_size(), config.hidden_size, type);
+    layer.down.matrix = numbers.matrix(config.hidden_size, config.intermediate_size, type);
   }
   weights.output_norm.weight = ones;
   return model::Decoder(config, std::move(weights));

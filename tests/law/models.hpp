@@ -37,12 +37,12 @@ inline model::Config small_config() {
   model::Config config;
   config.vocabulary = 41;
   config.layers = 2;
-  config.width = 36;
+  config.hidden_size = 36;
   config.heads = 6;
   config.kv_heads = 3;
   config.key_dim = 10;
   config.value_dim = 12;
-  config.feed_forward = 50;
+  config.intermediate_size = 50;
   config.max_positions = 4096;
   return config;
 }
@@ -50,7 +50,7 @@ inline model::Config small_config() {
 // Llama: rotation, RMS norms, a gate. The feed-forward width is beyond one block of columns.
 inline Family llama() {
   Family family{"Llama", small_config(), {}};
-  family.config.feed_forward = 389;
+  family.config.intermediate_size = 389;
   return family;
 }
 
@@ -97,7 +97,7 @@ inline Family gpt2() {
 inline Family streaming() {
   Family family{"Streaming", small_config(), {}};
   family.config.windows = {20, 33};
-  family.config.kept_tokens = 5;
+  family.config.sink_tokens = 5;
   return family;
 }
 

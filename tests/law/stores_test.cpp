@@ -179,7 +179,7 @@ TYPED_TEST(Stores, GiveTheBitsOfAContiguousOneInARingThatKeepsTheFirstTokens) {
   }
   for (Index kept : {17, 100}) {  // more than the first steps have
     trial::Family many = trial::streaming();
-    many.config.kept_tokens = kept;
+    many.config.sink_tokens = kept;
     const model::Decoder other = trial::decoder_of(many);
     kv::Contiguous<TypeParam> whole(many.config.geometry(), 260);
     const Rows right = feed(other, whole, prompt, 260);

@@ -17,12 +17,12 @@ model::Config small() {
   model::Config config;
   config.vocabulary = 100;
   config.layers = 3;
-  config.width = 64;
+  config.hidden_size = 64;
   config.heads = 4;
   config.kv_heads = 2;
   config.key_dim = 32;
   config.value_dim = 24;
-  config.feed_forward = 48;
+  config.intermediate_size = 48;
   config.max_positions = 128;
   return config;
 }
@@ -50,7 +50,7 @@ TEST(Config, AcceptsAModel) {
 
 TEST(Config, HeadSizeIsItsOwnAndNotWidthOverHeads) {
   const model::Config config = small();
-  EXPECT_NE(config.heads * config.key_dim, config.width);
+  EXPECT_NE(config.heads * config.key_dim, config.hidden_size);
   EXPECT_FLOAT_EQ(config.effective_score_scale(), 1.0f / std::sqrt(32.0f));
   EXPECT_EQ(attention::frequencies(*config.rope, config.key_dim).size(), 16u);
   EXPECT_EQ(config.geometry(), (kv::Geometry{3, 2, 32, 24}));
@@ -75,12 +75,12 @@ TEST(Config, RefusesEmptyAndNegativeExtentsByName) {
   for (Index bad : {Index{0}, Index{-1}, (Index{1} << 31) + 1}) {
     expect_refused("vocabulary", [&](model::Config& c) { c.vocabulary = bad; });
     expect_refused("layers", [&](model::Config& c) { c.layers = bad; });
-    expect_refused("width", [&](model::Config& c) { c.width = bad; });
+    expect_refused("hidden_size", [&](model::Config& c) { c.hidden_size = bad; });
     expect_refused("heads", [&](model::Config& c) { c.heads = bad; });
     expect_refused("kv_heads", [&](model::Config& c) { c.kv_heads = bad; });
     expect_refused("key_dim", [&](model::Config& c) { c.key_dim = bad; });
     expect_refused("value_dim", [&](model::Config& c) { c.value_dim = bad; });
-    expect_refused("feed_forward", [&](model::Config& c) { c.feed_forward = bad; });
+    expect_refused("intermediate_size", [&](model::Config& c) { c.intermediate_size = bad; });
     expect_refused("max_positions", [&](model::Config& c) { c.max_positions = bad; });
   }
 }
@@ -114,9 +114,9 @@ TEST(Config, RefusesWindowsThatDoNotFitTheLayers) {
 
 TEST(Config, RefusesProductsThatDoNotFit) {
   const Index huge = Index{1} << 31;
-  expect_refused("63 bits", [&](model::Config& c) { c.vocabulary = c.width = huge; });
+  expect_refused("63 bits", [&](model::Config& c) { c.vocabulary = c.hidden_size = huge; });
   expect_refused("63 bits", [&](model::Config& c) { c.heads = c.kv_heads = c.key_dim = huge; });
-  expect_refused("63 bits", [&](model::Config& c) { c.feed_forward = c.width = huge; });
+  expect_refused("63 bits", [&](model::Config& c) { c.intermediate_size = c.hidden_size = huge; });
   expect_refused("63 bits", [&](model::Config& c) {
     c.layers = huge;
     c.heads = c.kv_heads = huge;

@@ -63,12 +63,12 @@ TEST(Cost, IsWhatStepsCount) {
 model::Config llama_8b() {
   return {.vocabulary = 128'256,
           .layers = 32,
-          .width = 4'096,
+          .hidden_size = 4'096,
           .heads = 32,
           .kv_heads = 8,
           .key_dim = 128,
           .value_dim = 128,
-          .feed_forward = 14'336,
+          .intermediate_size = 14'336,
           .max_positions = 131'072};
 }
 

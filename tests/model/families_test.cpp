@@ -1,4 +1,5 @@
-// tests/model/families_test.cpp - random models of every family against the double-precision twin.
+// tests/model/families_test.cpp - random models of every family against the double-precision
+// reference.
 #include <decant/codec/plain.hpp>
 #include <decant/model/decoder.hpp>
 
@@ -31,12 +32,12 @@ model::Config small_model() {
   model::Config config;
   config.vocabulary = 53;
   config.layers = 2;
-  config.width = 24;
+  config.hidden_size = 24;
   config.heads = 4;
   config.kv_heads = 2;
   config.key_dim = 6;
   config.value_dim = 6;
-  config.feed_forward = 40;
+  config.intermediate_size = 40;
   config.max_positions = 96;
   return config;
 }
@@ -113,15 +114,16 @@ std::vector<Token> some_tokens(Index count, Index vocabulary) {
 class Families : public ::testing::TestWithParam<Family> {
  protected:
   Families()
-      : twin_(reference::random_model(GetParam().config, 17, GetParam().parts)),
+      : reference_(reference::random_model(GetParam().config, 17, GetParam().parts)),
         tokens_(some_tokens(70, GetParam().config.vocabulary)),
-        expected_(twin_.logits(tokens_)) {}
+        expected_(reference_.logits(tokens_)) {}
 
   // The largest error of a decoder whose weights are stored as `type`, cached as C; the weights
   // have no more bits than any type holds.
   template <codec::Codec C>
   double error(codec::Type type, std::size_t chunk) const {
-    const model::Decoder decoder(GetParam().config, reference::to_weights(twin_.model(), type));
+    const model::Decoder decoder(GetParam().config,
+                                 reference::to_weights(reference_.model(), type));
     const trial::Rows rows = trial::chunked<C>(decoder, tokens_, chunk);
     double worst = 0;
     for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -131,16 +133,16 @@ class Families : public ::testing::TestWithParam<Family> {
     return worst;
   }
 
-  reference::Decoder twin_;
+  reference::Decoder reference_;
   std::vector<Token> tokens_;
   reference::Matrix expected_;
 };
 
-TEST_P(Families, PrefillGivesTheLogitsOfTheTwin) {
+TEST_P(Families, PrefillGivesTheLogitsOfTheReference) {
   EXPECT_LE(error<codec::F32>(codec::Type::f32, 70), 2e-5);
 }
 
-TEST_P(Families, ChunksAndSingleTokensGiveTheLogitsOfTheTwin) {
+TEST_P(Families, ChunksAndSingleTokensGiveTheLogitsOfTheReference) {
   EXPECT_LE(error<codec::F32>(codec::Type::f32, 1), 2e-5);
   EXPECT_LE(error<codec::F32>(codec::Type::f32, 23), 2e-5);
 }

@@ -1,4 +1,4 @@
-// tests/model/step_test.cpp - a step against the twin, and what it refuses without a trace.
+// tests/model/step_test.cpp - a step against the reference, and what it refuses without a trace.
 #include <decant/model/decoder.hpp>
 
 #include "law/models.hpp"
@@ -19,7 +19,7 @@ using trial::Rows;
 using trial::Runner;
 
 // Weights have few bits, so every format holds them; logits of size 1 and two layers of roundings.
-TEST(Step, MatchesTheTwinForEveryFamily) {
+TEST(Step, MatchesTheReferenceForEveryFamily) {
   std::vector<trial::Family> families = trial::families();
   families.push_back(trial::streaming());
   for (const trial::Family& family : families) {
@@ -41,7 +41,7 @@ TEST(Step, MatchesTheTwinForEveryFamily) {
 }
 
 // A 16-bit cache rounds keys and values once: an error of 2^-9 or 2^-12 of each.
-TEST(Step, MatchesTheTwinWithinTheRoundingOfTheCache) {
+TEST(Step, MatchesTheReferenceWithinTheRoundingOfTheCache) {
   const trial::Family family = trial::llama();
   const model::Decoder decoder = trial::decoder_of(family);
   const std::vector<Token> tokens = trial::random_tokens(family.config, 60, 1);

@@ -1,4 +1,5 @@
-// tests/model/toy_model_test.cpp - the small model with known answers, by the twin and the library.
+// tests/model/toy_model_test.cpp - the small model with known answers, by the reference and the
+// library.
 #include <decant/codec/plain.hpp>
 #include <decant/model/decoder.hpp>
 
@@ -42,12 +43,12 @@ TEST(ToyModel, HasTheNumbersItIsDefinedBy) {
   EXPECT_NEAR(toy.output.matrix.cells.back(), 0.08196034, 1e-8);
 }
 
-TEST(ToyModel, TheTwinGivesTheKnownAnswers) {
+TEST(ToyModel, TheReferenceGivesTheKnownAnswers) {
   for (const ToyAnswer& answer : reference::toy_answers()) {
-    const reference::Decoder twin(reference::toy(answer.windows));
-    const reference::Matrix logits = twin.logits(answer.prompt);
+    const reference::Decoder reference(reference::toy(answer.windows));
+    const reference::Matrix logits = reference.logits(answer.prompt);
     expect_answer(logits.row(logits.rows - 1), answer, 1e-6);
-    EXPECT_EQ(twin.greedy(answer.prompt, 8), answer.greedy);
+    EXPECT_EQ(reference.greedy(answer.prompt, 8), answer.greedy);
   }
 }
 

@@ -5,7 +5,7 @@ separate_arguments(OPTIONS)
 execute_process(COMMAND ${COMPILER} ${OPTIONS} -fsyntax-only ${SOURCE}
   RESULT_VARIABLE failed ERROR_VARIABLE said)
 if(failed)
-  message(FATAL_ERROR "the sane twin does not compile:\n${said}")
+  message(FATAL_ERROR "the sane reference does not compile:\n${said}")
 endif()
 execute_process(COMMAND ${COMPILER} ${OPTIONS} ${FLAG} -fsyntax-only ${SOURCE}
   RESULT_VARIABLE failed ERROR_VARIABLE said)

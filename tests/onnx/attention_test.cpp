@@ -14,7 +14,7 @@ using namespace decant;
 using onnx::AttentionCase;
 using onnx::Case;
 
-void check_twin(const Case& one) {
+void check_reference(const Case& one) {
   for (const AttentionCase& c : onnx::attention_cases(one)) {
     const auto result = reference::attend(c.how, c.queries, c.keys, c.values);
     onnx::expect_close(reference::to_float(result.output.cells),
@@ -102,7 +102,7 @@ void check_library(const Case& one) {
   check_present(one);
 }
 
-TEST(Onnx, AttentionByTheTwin) { onnx::for_cases("Attention", 40, check_twin); }
+TEST(Onnx, AttentionByTheReference) { onnx::for_cases("Attention", 40, check_reference); }
 
 TEST(Onnx, Attention) { onnx::for_cases("Attention", 40, check_library); }
 

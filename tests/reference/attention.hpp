@@ -55,10 +55,10 @@ std::span<Number> head_of(std::span<Number> row, Index head, Index heads) {
 }
 
 // Shape    queries [rows, heads * key_dim]; keys [positions, kv_heads * key_dim];
-//          values [positions, kv_heads * value_dim]; kept_queries as queries, where there are kept
+//          values [positions, kv_heads * value_dim]; sink_queries as queries, where there are kept
 //          keys
 inline Attended attend(const Attention& how, const Matrix& queries, const Matrix& keys,
-                       const Matrix& values, const Matrix& kept_queries = {}) {
+                       const Matrix& values, const Matrix& sink_queries = {}) {
   Attended result{Matrix(queries.rows, values.columns / how.kv_heads * how.heads),
                   Matrix(queries.rows, how.heads)};
   for (Index row = 0; row < queries.rows; ++row) {
@@ -68,7 +68,7 @@ inline Attended attend(const Attention& how, const Matrix& queries, const Matrix
       for (Index key = 0; key < keys.rows; ++key) {
         if (!sees(how, row, key)) continue;
         const auto query =
-            head_of((key < how.kept ? kept_queries : queries).row(row), head, how.heads);
+            head_of((key < how.kept ? sink_queries : queries).row(row), head, how.heads);
         double& seen = scores[static_cast<std::size_t>(key)];
         seen = score(how, query, head_of(keys.row(key), kv_head, how.kv_heads));
         if (how.bias) seen += how.bias(head, row, key);

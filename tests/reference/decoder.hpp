@@ -61,7 +61,7 @@ class Decoder {
   }
 
   Matrix embed(std::span<const Token> tokens) const {
-    Matrix x(std::ssize(tokens), model_.config.width);
+    Matrix x(std::ssize(tokens), model_.config.hidden_size);
     for (Index i = 0; i < x.rows; ++i) {
       const auto from = model_.embedding.row(tokens[static_cast<std::size_t>(i)]);
       for (std::size_t d = 0; d < from.size(); ++d) {
@@ -106,9 +106,9 @@ class Decoder {
     const model::Config& config = model_.config;
     Matrix queries = apply_rows(layer.query, x);
     Matrix keys = apply_rows(layer.key, x);
-    const Index kept = window > 0 ? config.kept_tokens : 0;
-    Matrix kept_queries = queries;
-    finish_heads(kept_queries, config.heads, layer.query_norm, kept + window - 1);
+    const Index kept = window > 0 ? config.sink_tokens : 0;
+    Matrix sink_queries = queries;
+    finish_heads(sink_queries, config.heads, layer.query_norm, kept + window - 1);
     finish_heads(queries, config.heads, layer.query_norm);
     finish_heads(keys, config.kv_heads, layer.key_norm);
     const double scale = config.score_scale != 0.0f
@@ -125,7 +125,7 @@ class Decoder {
                         .sinks = {},
                         .kept = kept};
     return apply_rows(layer.attention_output,
-                      attend(how, queries, keys, apply_rows(layer.value, x), kept_queries).output);
+                      attend(how, queries, keys, apply_rows(layer.value, x), sink_queries).output);
   }
 
   double activated(double x) const {

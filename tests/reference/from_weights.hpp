@@ -1,7 +1,8 @@
-// tests/reference/from_weights.hpp - the library's packed parameters as the twin's named matrices.
+// tests/reference/from_weights.hpp - the library's packed parameters as the reference's named
+// matrices.
 //
-// With it the twin can run any checkpoint that the library has read: where both agree with each
-// other but not with a reference, the reader is wrong; where they differ, the arithmetic is.
+// With it the reference can run any checkpoint that the library has read: where both agree with
+// each other but not with a reference, the reader is wrong; where they differ, the arithmetic is.
 //
 // Depends on  reference/model.hpp, model/weights.hpp
 #pragma once
@@ -42,7 +43,7 @@ inline NormWeights from_weights(const model::NormWeights& norm) {
 inline Layer from_weights(const model::Config& config, const model::LayerWeights& packed) {
   const Index query_rows = config.heads * config.key_dim;
   const Index key_rows = config.kv_heads * config.key_dim;
-  const Index gate_rows = config.gated ? config.feed_forward : 0;
+  const Index gate_rows = config.gated ? config.intermediate_size : 0;
   Layer layer;
   layer.attention_norm = from_weights(packed.attention_norm);
   layer.query = unpack(packed.qkv, 0, query_rows);
@@ -50,11 +51,11 @@ inline Layer from_weights(const model::Config& config, const model::LayerWeights
   layer.value = unpack(packed.qkv, query_rows + key_rows, config.kv_heads * config.value_dim);
   layer.query_norm = from_weights(packed.query_norm);
   layer.key_norm = from_weights(packed.key_norm);
-  layer.attention_output = unpack(packed.attention_output, 0, config.width);
+  layer.attention_output = unpack(packed.attention_output, 0, config.hidden_size);
   layer.feed_forward_norm = from_weights(packed.feed_forward_norm);
   if (config.gated) layer.gate = unpack(packed.up, 0, gate_rows);
-  layer.up = unpack(packed.up, gate_rows, config.feed_forward);
-  layer.down = unpack(packed.down, 0, config.width);
+  layer.up = unpack(packed.up, gate_rows, config.intermediate_size);
+  layer.down = unpack(packed.down, 0, config.hidden_size);
   return layer;
 }
 
@@ -63,7 +64,7 @@ inline Model from_weights(const model::Config& config, const model::Weights& pac
   result.config = config;
   result.embedding = unpack(packed.embedding, 0, config.vocabulary);
   if (!packed.positions.empty()) {
-    result.positions = Matrix(config.max_positions, config.width);
+    result.positions = Matrix(config.max_positions, config.hidden_size);
     result.positions.cells = to_double(packed.positions);
   }
   for (const model::LayerWeights& layer : packed.layers) {

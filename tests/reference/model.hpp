@@ -27,9 +27,9 @@ struct Layer {
   NormWeights key_norm;
   Linear attention_output;  // [width, heads * value_dim]
   NormWeights feed_forward_norm;
-  Linear gate;  // [feed_forward, width], empty unless gated
-  Linear up;    // [feed_forward, width]
-  Linear down;  // [width, feed_forward]
+  Linear gate;  // [intermediate_size, hidden_size], empty unless gated
+  Linear up;    // [intermediate_size, hidden_size]
+  Linear down;  // [hidden_size, intermediate_size]
 };
 
 struct Model {
@@ -82,19 +82,19 @@ class RandomParts {
   Layer layer() {
     const model::Config& c = config_;
     Layer result;
-    result.attention_norm = norm(c.width);
-    result.query = linear(c.heads * c.key_dim, c.width);
-    result.key = linear(c.kv_heads * c.key_dim, c.width);
-    result.value = linear(c.kv_heads * c.value_dim, c.width);
+    result.attention_norm = norm(c.hidden_size);
+    result.query = linear(c.heads * c.key_dim, c.hidden_size);
+    result.key = linear(c.kv_heads * c.key_dim, c.hidden_size);
+    result.value = linear(c.kv_heads * c.value_dim, c.hidden_size);
     if (parts_.query_key_norm) {
       result.query_norm.weight = vector(c.key_dim, 1.0);
       result.key_norm.weight = vector(c.key_dim, 1.0);
     }
-    result.attention_output = linear(c.width, c.heads * c.value_dim);
-    result.feed_forward_norm = norm(c.width);
-    if (c.gated) result.gate = linear(c.feed_forward, c.width);
-    result.up = linear(c.feed_forward, c.width);
-    result.down = linear(c.width, c.feed_forward);
+    result.attention_output = linear(c.hidden_size, c.heads * c.value_dim);
+    result.feed_forward_norm = norm(c.hidden_size);
+    if (c.gated) result.gate = linear(c.intermediate_size, c.hidden_size);
+    result.up = linear(c.intermediate_size, c.hidden_size);
+    result.down = linear(c.hidden_size, c.intermediate_size);
     return result;
   }
 
@@ -118,12 +118,12 @@ inline Model random_model(const model::Config& config, std::uint64_t seed,
   RandomParts draw(config, seed, parts);
   Model result;
   result.config = config;
-  result.embedding = draw.matrix(config.vocabulary, config.width);
+  result.embedding = draw.matrix(config.vocabulary, config.hidden_size);
   for (double& cell : result.embedding.cells) cell *= 4;
-  if (!config.rope) result.positions = draw.matrix(config.max_positions, config.width);
+  if (!config.rope) result.positions = draw.matrix(config.max_positions, config.hidden_size);
   for (Index i = 0; i < config.layers; ++i) result.layers.push_back(draw.layer());
-  result.output_norm = draw.norm(config.width);
-  if (!parts.tied) result.output.matrix = draw.matrix(config.vocabulary, config.width);
+  result.output_norm = draw.norm(config.hidden_size);
+  if (!parts.tied) result.output.matrix = draw.matrix(config.vocabulary, config.hidden_size);
   return result;
 }
 

@@ -18,12 +18,12 @@ inline model::Config toy_config() {
   model::Config config;
   config.vocabulary = 64;
   config.layers = 2;
-  config.width = 32;
+  config.hidden_size = 32;
   config.heads = 4;
   config.kv_heads = 2;
   config.key_dim = 8;
   config.value_dim = 8;
-  config.feed_forward = 48;
+  config.intermediate_size = 48;
   config.max_positions = 4096;
   return config;
 }

@@ -176,8 +176,8 @@ void check(const Sequence<S>& sequence, const Problem& problem, const M& mask,
                             ? 0
                             : std::min((*(blocks.end() - 1)).end(), sequence.store->capacity());
   const Position first = sequence.store->begin(problem.layer);
-  const Position kept = sequence.store->kept();
-  expects(begin >= first || first <= kept || end <= std::max(begin, kept),
+  const Position sinks = sequence.store->sink_tokens();
+  expects(begin >= first || first <= sinks || end <= std::max(begin, sinks),
           "attention::attend: a row that sees position ", begin,
           " of a store that holds those from ", first, " on");
   expects(end <= room, "attention::attend: a row that sees position ", end - 1,

@@ -4,9 +4,9 @@
 // Scores of up to six queries are one tile product with the key panels. Then each query's stand for
 // themselves: scaled, transformed and masked, and turned into weights under the largest so far.
 //
-// Depends on  attention/{problem,score}.hpp, kernels/{softmax,tile,whole_tile}.hpp, kv/geometry.hpp
-// Source      Dao et al. 2022, "FlashAttention", arXiv:2205.14135
-// Tested by   tests/attention/attend_test.cpp, against tests/reference/attention.hpp
+// Depends on  attention/{problem,score}.hpp, kernels/{softmax,tile,integer_tile}.hpp,
+// kv/geometry.hpp Source      Dao et al. 2022, "FlashAttention", arXiv:2205.14135 Tested by
+// tests/attention/attend_test.cpp, against tests/reference/attention.hpp
 #pragma once
 
 #include <decant/attention/problem.hpp>
@@ -16,9 +16,9 @@
 #include <decant/core/shape.hpp>
 #include <decant/core/simd.hpp>
 #include <decant/core/types.hpp>
+#include <decant/kernels/integer_tile.hpp>
 #include <decant/kernels/softmax.hpp>
 #include <decant/kernels/tile.hpp>
-#include <decant/kernels/whole_tile.hpp>
 #include <decant/kv/cells.hpp>
 #include <decant/kv/geometry.hpp>
 
@@ -93,10 +93,10 @@ void score_panels(const QueryBlock& block, Index query, const KeyTile<K, V>& til
   const typename K::Cell* panels[P];
   for (int p = 0; p < P; ++p) panels[p] = tile.keys[static_cast<std::size_t>(panel + p)];
   float* scores = worker.scores + query * kTileKeys + panel * kv::kPanelTokens;
-  if constexpr (codec::WholeNumbers<K>) {
+  if constexpr (codec::IntegerCodec<K>) {
     const std::int32_t* rows = worker.pairs + query * ceil_div(block.key_dim, 2);
-    kernels::multiply_whole<K, R, P>(rows, worker.query_scales + query, panels, block.key_dim,
-                                     scores, kTileKeys, ahead, tile.key_scales.data() + panel);
+    kernels::multiply_integers<K, R, P>(rows, worker.query_scales + query, panels, block.key_dim,
+                                        scores, kTileKeys, ahead, tile.key_scales.data() + panel);
   } else {
     kernels::multiply_tile<K, R, P>(worker.queries + query * block.key_dim, panels, block.key_dim,
                                     scores, kTileKeys, kernels::Begin::zero, ahead);

@@ -6,17 +6,17 @@
 // with a scale of its own is off by 1/65534 of its largest number at most, which is nothing beside
 // keys of 8 bits, and the sums are exact.
 //
-// Depends on  attention/{key_tile,problem}.hpp, core/{simd,word_lanes}.hpp
+// Depends on  attention/{key_tile,problem}.hpp, core/{simd,int16_lanes}.hpp
 // Tested by   tests/attention/query_tile_test.cpp
 #pragma once
 
 #include <decant/attention/key_tile.hpp>
 #include <decant/attention/problem.hpp>
 #include <decant/codec/concept.hpp>
+#include <decant/core/int16_lanes.hpp>
 #include <decant/core/shape.hpp>
 #include <decant/core/simd.hpp>
 #include <decant/core/types.hpp>
-#include <decant/core/word_lanes.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -26,7 +26,7 @@
 namespace decant::inline v0::attention::detail {
 
 // The largest whole number of a query, such that no sum with keys of whole numbers leaves 32 bits.
-template <codec::WholeNumbers K>
+template <codec::IntegerCodec K>
 constexpr Index largest_of_query(Index key_dim) noexcept {
   constexpr Index kSum = std::numeric_limits<std::int32_t>::max();
   const Index numbers = K::kGroup > 0 ? std::min<Index>(K::kGroup, key_dim) : key_dim;
@@ -78,7 +78,7 @@ void gather(const float* queries, const Problem& problem, const QueryBlock& bloc
       const Index q = query + r;
       const float* from =
           queries + block.row_of(q) * problem.query_stride + block.head_of(q) * block.key_dim;
-      if constexpr (codec::WholeNumbers<K>) {
+      if constexpr (codec::IntegerCodec<K>) {
         for (Index k = 0; k < block.key_dim; ++k) tile[k] = from[k] * problem.scale;
         worker.query_scales[q] =
             quantise_query(tile, block.key_dim, largest_of_query<K>(block.key_dim),

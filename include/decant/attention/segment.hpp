@@ -169,7 +169,7 @@ void visit_spread(const QueryBlock& block, const KeyTile<K, V>& tile, const Rang
 template <codec::Codec K, codec::Codec V, Mask M, Score F>
 void visit_tile(const QueryBlock& block, const KeyTile<K, V>& tile, const Range& segment,
                 const M& mask, const F& transform, const Scratch::Worker& worker) {
-  if constexpr (codec::WholeNumbers<K> && kernels::kTilePanels == kPanelsPerTile) {
+  if constexpr (codec::IntegerCodec<K> && kernels::kTilePanels == kPanelsPerTile) {
     if (block.count <= kernels::kTileRows) {
       return visit_spread(block, tile, segment, mask, transform, worker);
     }

@@ -4,13 +4,13 @@
 // says how many consecutive cells of one lane lie side by side in a panel (`kInterleave`), and
 // widens any of their numbers in a run of 16 * kInterleave cells; widening is exact.
 //
-// Depends on  codec/type.hpp, core/{config,int_lanes,shape,simd,types}.hpp
+// Depends on  codec/type.hpp, core/{config,int8_lanes,shape,simd,types}.hpp
 // Tested by   tests/codec/{plain,scaled,int4}_test.cpp, which run the laws
 #pragma once
 
 #include <decant/codec/type.hpp>
 #include <decant/core/config.hpp>
-#include <decant/core/int_lanes.hpp>
+#include <decant/core/int8_lanes.hpp>
 #include <decant/core/shape.hpp>
 #include <decant/core/simd.hpp>
 #include <decant/core/types.hpp>
@@ -60,7 +60,7 @@ concept Codec = StoresNumbers<C> && requires(const typename C::Cell* cells) {
 // so two columns of a panel, as the 16-bit halves of a word: of a run of 16 cells where a cell
 // holds both, else of two runs.
 template <class C>
-concept WholeNumbers =
+concept IntegerCodec =
     Codec<C> && C::kScaled && C::kInterleave == 1 && requires(const typename C::Cell* cells) {
       { C::pairs(cells) } noexcept -> std::same_as<IntLanes>;
     };

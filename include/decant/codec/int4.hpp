@@ -3,15 +3,15 @@
 // A cell holds two whole numbers from -7 to 7, each plus 8. Groups of 32, as weights in four bits
 // have them: a row of 128 numbers that shares one scale would lose most of its numbers to zero.
 //
-// Depends on  codec/concept.hpp, core/{simd,word_lanes}.hpp
+// Depends on  codec/concept.hpp, core/{simd,int16_lanes}.hpp
 // Tested by   tests/codec/int4_test.cpp
 #pragma once
 
 #include <decant/codec/concept.hpp>
 #include <decant/core/config.hpp>
+#include <decant/core/int16_lanes.hpp>
 #include <decant/core/simd.hpp>
 #include <decant/core/types.hpp>
-#include <decant/core/word_lanes.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -72,6 +72,6 @@ struct Int4 {
   }
 };
 
-static_assert(WholeNumbers<Int4>);
+static_assert(IntegerCodec<Int4>);
 
 }  // namespace decant::inline v0::codec

@@ -9,7 +9,7 @@
 // has a scale for every 32 numbers of a row, which multiplies the sum of those of a key, and those
 // of a value as they are widened.
 //
-// Depends on  codec/{concept,int4,plain}.hpp, core/{simd,word_lanes}.hpp
+// Depends on  codec/{concept,int4,plain}.hpp, core/{simd,int16_lanes}.hpp
 // Source      Micikevicius et al. 2022, arXiv:2209.05433 (fp8)
 // Tested by   tests/codec/scaled_test.cpp
 #pragma once
@@ -18,9 +18,9 @@
 #include <decant/codec/int4.hpp>
 #include <decant/codec/plain.hpp>
 #include <decant/core/config.hpp>
+#include <decant/core/int16_lanes.hpp>
 #include <decant/core/simd.hpp>
 #include <decant/core/types.hpp>
-#include <decant/core/word_lanes.hpp>
 
 #include <algorithm>
 #include <bit>
@@ -168,7 +168,7 @@ struct FP8E4M3 {
   }
 };
 
-static_assert(WholeNumbers<Int8> && Codec<FP8E4M3> && Codec<FP8E5M2>);
+static_assert(IntegerCodec<Int8> && Codec<FP8E4M3> && Codec<FP8E5M2>);
 
 // What the numbers of a row, or of a group of one, are multiples of: by a scaled codec, that which
 // makes the largest the format's largest, zero where that is too small to divide by, and no number

@@ -53,7 +53,7 @@ struct Job {
   Index logits() const noexcept { return rows == lack() ? 1 + std::ssize(drafts) : 0; }
 
   RequestId id;
-  kv::PrefixSpace space;
+  kv::CacheNamespace space;
   decltype(Request::drafter) drafter;
   decltype(Request::sink) sink;
   Continuation text;

@@ -28,9 +28,9 @@ using RequestId = std::uint64_t;
 // cancel requests, but neither tick nor preempt.
 struct Request {
   std::vector<Token> prompt = {};
-  GenerateOptions options = {};  // max_seconds counts from when the scheduler gets it
-  int priority = 0;              // the higher one first
-  kv::PrefixSpace space = {};    // with whose prompts beginnings may be shared
+  GenerateOptions options = {};   // max_seconds counts from when the scheduler gets it
+  int priority = 0;               // the higher one first
+  kv::CacheNamespace space = {};  // with whose prompts beginnings may be shared
   // Adds guesses to the empty list, so many at most: they save steps and change no token. A
   // drafter's are guesses_of() it.
   std::function<void(const History&, Index most, std::vector<Token>& guesses)> drafter = {};

@@ -79,7 +79,7 @@ inline std::vector<Index> works(std::span<const Replica> replicas) {
 // A prompt that is hashed once for all replicas whose pages are of one size.
 class HashedPrompt {
  public:
-  HashedPrompt(const kv::PrefixSpace& space, std::span<const Token> tokens)
+  HashedPrompt(const kv::CacheNamespace& space, std::span<const Token> tokens)
       : space_(space), tokens_(tokens) {}
 
   // How many tokens a replica has, but for the last, whose logits are wanted.
@@ -92,7 +92,7 @@ class HashedPrompt {
   }
 
  private:
-  kv::PrefixSpace space_;
+  kv::CacheNamespace space_;
   std::span<const Token> tokens_;
   Index page_tokens_ = 0;
   std::vector<std::uint64_t> pages_;
@@ -117,7 +117,7 @@ struct Bid {
 // Cost     O(tokens) to hash the prompt, again where the next replica has another page size, and
 //          O(pages of the prompt) for each replica
 // Threads  a function of its arguments
-inline Route route(const kv::PrefixSpace& space, std::span<const Token> prompt,
+inline Route route(const kv::CacheNamespace& space, std::span<const Token> prompt,
                    std::span<const Replica> replicas, const RouterOptions& options = {}) {
   expects(!replicas.empty(), "decoding::route: there are no replicas");
   expects(!prompt.empty(), "decoding::route: the prompt is empty");

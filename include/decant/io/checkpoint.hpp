@@ -18,9 +18,9 @@ namespace decant::inline v0::io {
 struct Checkpoint {
   model::Config config;
   model::Weights weights;
-  std::vector<Token> end_tokens;     // any of them ends a text; may be none
-  std::optional<Token> begin_token;  // what the model expects a text to begin with
-  std::vector<std::string> remarks;  // sentences for the user: odd, but not wrong
+  std::vector<Token> end_tokens;      // any of them ends a text; may be none
+  std::optional<Token> begin_token;   // what the model expects a text to begin with
+  std::vector<std::string> warnings;  // sentences for the user: odd, but not wrong
 };
 
 }  // namespace decant::inline v0::io

@@ -33,7 +33,7 @@ struct CheckpointConfig {
   bool norm_plus_one = false;  // a stored norm weight w means 1 + w
   std::vector<Token> end_tokens;
   std::optional<Token> begin_token;
-  std::vector<std::string> remarks;  // what was odd, but not wrong
+  std::vector<std::string> warnings;  // what was odd, but not wrong
 };
 
 namespace detail {
@@ -41,12 +41,12 @@ namespace detail {
 inline constexpr Index kMaxExtent = Index{1} << 31;
 inline constexpr Index kMaxLayers = Index{1} << 16;
 
-// Whether the vocabulary has the special token `id`; one that no text can contain is remarked on.
+// Whether the vocabulary has the special token `id`; one that no text can contain is warned of on.
 inline bool has_token(CheckpointConfig& config, Index id, std::string_view place) {
   const bool inside = id >= 0 && id < config.model.vocabulary;
   if (!inside) {
-    config.remarks.push_back(sentence(place, " ", id, " is outside the vocabulary of ",
-                                      config.model.vocabulary, " and is ignored"));
+    config.warnings.push_back(sentence(place, " ", id, " is outside the vocabulary of ",
+                                       config.model.vocabulary, " and is ignored"));
   }
   return inside;
 }

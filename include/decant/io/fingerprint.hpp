@@ -71,8 +71,9 @@ class Fingerprint {
     }
   }
   void add(const model::Config& config) {
-    for (Index number : {config.vocabulary, config.layers, config.width, config.heads,
-                         config.kv_heads, config.key_dim, config.value_dim, config.feed_forward}) {
+    for (Index number :
+         {config.vocabulary, config.layers, config.hidden_size, config.heads, config.kv_heads,
+          config.key_dim, config.value_dim, config.intermediate_size}) {
       add(number);
     }
     add(config.norm);
@@ -83,7 +84,7 @@ class Fingerprint {
       add(number);
     }
     add(std::span<const Position>(config.windows));
-    add(config.kept_tokens);
+    add(config.sink_tokens);
     add(config.rope.has_value());
     if (!config.rope) return;
     add(config.rope->pairing);

@@ -93,18 +93,18 @@ inline Index gguf_vocabulary(const GgufKeys& keys) {
 inline Index gguf_head_dim(const GgufKeys& keys, std::string_view name,
                            const model::Config& model) {
   if (keys.has(name)) return keys.extent(name);
-  expects<FormatError>(model.width % model.heads == 0, keys.place("embedding_length"), " is ",
-                       model.width, ", not divisible by ", model.heads, " heads, and ", name,
+  expects<FormatError>(model.hidden_size % model.heads == 0, keys.place("embedding_length"), " is ",
+                       model.hidden_size, ", not divisible by ", model.heads, " heads, and ", name,
                        " is absent");
-  return model.width / model.heads;
+  return model.hidden_size / model.heads;
 }
 
 inline model::Config gguf_sizes(const GgufKeys& keys) {
   model::Config model;
   model.vocabulary = gguf_vocabulary(keys);
   model.layers = keys.extent("block_count", kMaxLayers);
-  model.width = keys.extent("embedding_length");
-  model.feed_forward = keys.extent("feed_forward_length");
+  model.hidden_size = keys.extent("embedding_length");
+  model.intermediate_size = keys.extent("feed_forward_length");
   model.heads = keys.extent("attention.head_count");
   model.kv_heads = keys.extent_or("attention.head_count_kv", model.heads);
   expects<FormatError>(model.heads % model.kv_heads == 0, keys.place("attention.head_count"),
@@ -166,7 +166,7 @@ inline CheckpointConfig read_gguf_config(const Gguf& file) {
   model.windows = detail::gguf_windows(keys, family, model.layers);
   if (family.gemma) {
     model.activation = model::Activation::gelu_tanh;
-    model.embedding_scale = std::sqrt(static_cast<float>(model.width));
+    model.embedding_scale = std::sqrt(static_cast<float>(model.hidden_size));
   }
   const auto has = [&](std::string_view name) { return file.tensors().contains(name); };
   config.tied = !has("output.weight");

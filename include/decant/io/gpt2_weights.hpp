@@ -43,13 +43,13 @@ inline model::NormWeights read_layer_norm(WeightReader& reader, const std::strin
 // Errors   FormatError naming file and tensor
 // Cost     one pass over the tensors, which are copied into packed panels
 inline model::Weights read_gpt2_weights(WeightReader& reader, const CheckpointConfig& config,
-                                        std::vector<std::string>& remarks) {
-  const Index width = config.model.width;
-  const Index inner = config.model.feed_forward;
+                                        std::vector<std::string>& warnings) {
+  const Index width = config.model.hidden_size;
+  const Index inner = config.model.intermediate_size;
   const std::string prefix = reader.prefix("transformer.", "h.");
   model::Weights weights;
   detail::read_vocabulary(reader, prefix + "wte.weight", "lm_head.weight", config, weights,
-                          remarks);
+                          warnings);
   weights.positions = reader.numbers(prefix + "wpe.weight", {config.model.max_positions, width});
   for (Index at = 0; at < config.model.layers; ++at) {
     const std::string name = sentence(prefix, "h.", at, ".");

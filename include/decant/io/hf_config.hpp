@@ -69,10 +69,10 @@ inline Index head_dim(const JsonObject& config, const HfFamily& family,
                       const model::Config& model) {
   if (config.has("head_dim")) return extent(config, "head_dim");
   if (!config.mentions("head_dim") && family.head_dim > 0) return family.head_dim;
-  expects<FormatError>(model.width % model.heads == 0, config.place("hidden_size"), " is ",
-                       model.width, ", not divisible by ", model.heads,
+  expects<FormatError>(model.hidden_size % model.heads == 0, config.place("hidden_size"), " is ",
+                       model.hidden_size, ", not divisible by ", model.heads,
                        " heads, and head_dim is absent");
-  return model.width / model.heads;
+  return model.hidden_size / model.heads;
 }
 
 inline void read_llama_sizes(const JsonObject& config, const HfFamily& family,
@@ -80,7 +80,7 @@ inline void read_llama_sizes(const JsonObject& config, const HfFamily& family,
   model.vocabulary = extent(config, "vocab_size");
   model.layers =
       extent(config, "num_hidden_layers", config.integer("num_hidden_layers"), kMaxLayers);
-  model.width = extent(config, "hidden_size");
+  model.hidden_size = extent(config, "hidden_size");
   model.heads = extent(config, "num_attention_heads");
   const bool silent = !config.mentions("num_key_value_heads") && family.kv_heads > 0;
   model.kv_heads =
@@ -90,7 +90,7 @@ inline void read_llama_sizes(const JsonObject& config, const HfFamily& family,
                        " is ", model.heads, ", not divisible by ", model.kv_heads,
                        " key and value heads");
   model.key_dim = model.value_dim = head_dim(config, family, model);
-  model.feed_forward = extent(config, "intermediate_size");
+  model.intermediate_size = extent(config, "intermediate_size");
   model.max_positions = extent(config, "max_position_embeddings",
                                config.integer_or("max_position_embeddings", family.max_positions));
 }
@@ -104,7 +104,7 @@ inline CheckpointConfig read_llama(const JsonObject& config, const HfFamily& fam
   // Gemma's `hidden_act` says "gelu" and means its tanh form; `hidden_activation` overrides it.
   model.activation = gemma ? activation(config, "hidden_activation", "gelu_pytorch_tanh")
                            : activation(config, "hidden_act", "silu");
-  if (gemma) model.embedding_scale = std::sqrt(static_cast<float>(model.width));
+  if (gemma) model.embedding_scale = std::sqrt(static_cast<float>(model.hidden_size));
   model.rope = read_rope(config, model.key_dim);
   model.windows = windows(config, family.name, model.layers);
   const bool biased = config.flag_or("attention_bias", false);
@@ -124,13 +124,13 @@ inline CheckpointConfig read_gpt2(const JsonObject& config) {
   model::Config& model = result.model;
   model.vocabulary = extent(config, "vocab_size");
   model.layers = extent(config, "n_layer", config.integer("n_layer"), kMaxLayers);
-  model.width = extent(config, "n_embd");
+  model.hidden_size = extent(config, "n_embd");
   model.heads = model.kv_heads = extent(config, "n_head");
-  expects<FormatError>(model.width % model.heads == 0, config.place("n_embd"), " is ", model.width,
-                       ", not divisible by ", model.heads, " heads");
-  model.key_dim = model.value_dim = model.width / model.heads;
-  model.feed_forward =
-      extent(config, "n_inner", config.integer_or("n_inner", 4 * model.width), 4 * kMaxExtent);
+  expects<FormatError>(model.hidden_size % model.heads == 0, config.place("n_embd"), " is ",
+                       model.hidden_size, ", not divisible by ", model.heads, " heads");
+  model.key_dim = model.value_dim = model.hidden_size / model.heads;
+  model.intermediate_size = extent(
+      config, "n_inner", config.integer_or("n_inner", 4 * model.hidden_size), 4 * kMaxExtent);
   model.max_positions = extent(config, "n_positions");
   model.norm = model::Norm::layer;
   model.norm_epsilon = epsilon(config, "layer_norm_epsilon", 1e-5);

@@ -80,9 +80,9 @@ class LlamaLayerReader {
   // `at` stands in front of the names of the layer.
   model::LayerWeights operator()(const std::string& at) const {
     model::LayerWeights layer;
-    layer.attention_norm = norm(at, names_.attention_norm, model_.width);
+    layer.attention_norm = norm(at, names_.attention_norm, model_.hidden_size);
     read_attention(at, layer);
-    layer.feed_forward_norm = norm(at, names_.feed_forward_norm, model_.width);
+    layer.feed_forward_norm = norm(at, names_.feed_forward_norm, model_.hidden_size);
     read_feed_forward(at, layer);
     return layer;
   }
@@ -111,9 +111,9 @@ class LlamaLayerReader {
     const Index queries = model_.heads * model_.key_dim;
     const Index keys = model_.kv_heads * model_.key_dim;
     const Index values = model_.kv_heads * model_.value_dim;
-    layer.qkv.matrix = reader_.packed({matrix(at, names_.query, queries, model_.width),
-                                       matrix(at, names_.key, keys, model_.width),
-                                       matrix(at, names_.value, values, model_.width)});
+    layer.qkv.matrix = reader_.packed({matrix(at, names_.query, queries, model_.hidden_size),
+                                       matrix(at, names_.key, keys, model_.hidden_size),
+                                       matrix(at, names_.value, values, model_.hidden_size)});
     if (config_.qkv_bias) {
       append_bias(layer.qkv.bias, at, names_.query, queries);
       append_bias(layer.qkv.bias, at, names_.key, keys);
@@ -124,21 +124,21 @@ class LlamaLayerReader {
       layer.key_norm = norm(at, names_.key_norm, model_.key_dim);
     }
     layer.attention_output.matrix = reader_.packed(
-        {matrix(at, names_.attention_output, model_.width, model_.heads * model_.value_dim)});
+        {matrix(at, names_.attention_output, model_.hidden_size, model_.heads * model_.value_dim)});
     if (config_.attention_output_bias) {
-      append_bias(layer.attention_output.bias, at, names_.attention_output, model_.width);
+      append_bias(layer.attention_output.bias, at, names_.attention_output, model_.hidden_size);
     }
   }
 
   void read_feed_forward(const std::string& at, model::LayerWeights& layer) const {
-    const Index inner = model_.feed_forward;
-    layer.up.matrix = reader_.packed(
-        {matrix(at, names_.gate, inner, model_.width), matrix(at, names_.up, inner, model_.width)});
-    layer.down.matrix = reader_.packed({matrix(at, names_.down, model_.width, inner)});
+    const Index inner = model_.intermediate_size;
+    layer.up.matrix = reader_.packed({matrix(at, names_.gate, inner, model_.hidden_size),
+                                      matrix(at, names_.up, inner, model_.hidden_size)});
+    layer.down.matrix = reader_.packed({matrix(at, names_.down, model_.hidden_size, inner)});
     if (config_.feed_forward_bias) {
       append_bias(layer.up.bias, at, names_.gate, inner);
       append_bias(layer.up.bias, at, names_.up, inner);
-      append_bias(layer.down.bias, at, names_.down, model_.width);
+      append_bias(layer.down.bias, at, names_.down, model_.hidden_size);
     }
   }
 
@@ -156,16 +156,16 @@ class LlamaLayerReader {
 // Cost     one pass over the tensors, which are copied into packed panels
 inline model::Weights read_llama_weights(WeightReader& reader, const CheckpointConfig& config,
                                          const LlamaNames& names,
-                                         std::vector<std::string>& remarks) {
+                                         std::vector<std::string>& warnings) {
   const std::string root = reader.prefix(names.root, names.layers);
   const detail::LlamaLayerReader read_layer(reader, config, names);
   model::Weights weights;
   detail::read_vocabulary(reader, sentence(root, names.embedding, ".weight"),
-                          sentence(names.output, ".weight"), config, weights, remarks);
+                          sentence(names.output, ".weight"), config, weights, warnings);
   for (Index at = 0; at < config.model.layers; ++at) {
     weights.layers.push_back(read_layer(sentence(root, names.layers, at, ".")));
   }
-  weights.output_norm = read_layer.norm(root, names.output_norm, config.model.width);
+  weights.output_norm = read_layer.norm(root, names.output_norm, config.model.hidden_size);
   reader.finish([&](std::string_view name) { return name.ends_with(names.ignored); });
   return weights;
 }

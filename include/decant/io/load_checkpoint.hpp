@@ -36,7 +36,7 @@ inline Checkpoint checkpoint_of(CheckpointConfig config, model::Weights weights)
           .weights = std::move(weights),
           .end_tokens = std::move(config.end_tokens),
           .begin_token = config.begin_token,
-          .remarks = std::move(config.remarks)};
+          .warnings = std::move(config.warnings)};
 }
 
 inline Checkpoint load_folder(const std::filesystem::path& folder, const LoadOptions& options) {
@@ -44,8 +44,8 @@ inline Checkpoint load_folder(const std::filesystem::path& folder, const LoadOpt
   const TensorFiles files = TensorFiles::open(folder);
   WeightReader reader(files.table(), options);
   model::Weights weights = config.naming == Naming::gpt2
-                               ? read_gpt2_weights(reader, config, config.remarks)
-                               : read_llama_weights(reader, config, kHfLlamaNames, config.remarks);
+                               ? read_gpt2_weights(reader, config, config.warnings)
+                               : read_llama_weights(reader, config, kHfLlamaNames, config.warnings);
   return checkpoint_of(std::move(config), std::move(weights));
 }
 
@@ -58,7 +58,7 @@ inline Checkpoint load_checkpoint(const Gguf& file, const LoadOptions& options =
   CheckpointConfig config = read_gguf_config(file);
   const TensorTable table = file.table();
   WeightReader reader(table, options);
-  model::Weights weights = read_llama_weights(reader, config, kGgufLlamaNames, config.remarks);
+  model::Weights weights = read_llama_weights(reader, config, kGgufLlamaNames, config.warnings);
   return detail::checkpoint_of(std::move(config), std::move(weights));
 }
 

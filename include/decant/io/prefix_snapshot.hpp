@@ -179,7 +179,7 @@ class PrefixSnapshot {
 
   // Page by page, each with the priority of the last one of the file that it holds.
   template <codec::Codec K, codec::Codec V, class Hash>
-  void insert_pages(kv::PrefixTree<K, V, Hash>& tree, const kv::PrefixSpace& space,
+  void insert_pages(kv::PrefixTree<K, V, Hash>& tree, const kv::CacheNamespace& space,
                     std::span<const Token> tokens, const kv::Paged<K, V>& store,
                     std::span<const Index> path) const {
     const Index size = tree.pool().page_tokens();
@@ -194,7 +194,7 @@ class PrefixSnapshot {
 
   Snapshot rows_;
   std::vector<std::int64_t> parents_;
-  std::vector<kv::PrefixSpace> spaces_;
+  std::vector<kv::CacheNamespace> spaces_;
   std::vector<std::int32_t> priorities_;
 };
 

@@ -78,9 +78,10 @@ class Snapshot {
   codec::Type values() const noexcept { return values_; }
   const std::string& model() const noexcept { return model_; }
   std::span<const Token> tokens() const noexcept { return tokens_; }
-  // The first position that a layer of the shape has, but for those of the first kept() tokens.
+  // The first position that a layer of the shape has, but for those of the first sink_tokens()
+  // tokens.
   Position begin(Index layer) const noexcept { return saved(layer).held.begin; }
-  Index kept() const noexcept { return kept_; }
+  Index sink_tokens() const noexcept { return sink_tokens_; }
 
   // The fewest tokens, beside none, that restore() could fill a store of this kind with: a ring's
   // file lacks the tokens before a window.
@@ -135,7 +136,7 @@ class Snapshot {
   kv::Geometry geometry_;
   codec::Type keys_ = codec::Type::f32, values_ = codec::Type::f32;
   std::string model_;
-  Index kept_ = 0;
+  Index sink_tokens_ = 0;
   std::vector<Token> tokens_;
   std::vector<detail::SavedLayer> layers_;
 };
@@ -186,7 +187,7 @@ inline Snapshot::Snapshot(Safetensors file, std::string_view format) : file_(std
   keys_ = type("keys");
   values_ = type("values");
   model_ = field("model");
-  kept_ = number("kept", 0);
+  sink_tokens_ = number("kept", 0);
   const auto found = file_.tensors().find("tokens");
   expects<FormatError>(found != file_.tensors().end() && found->second.dtype->name == "I32" &&
                            found->second.shape.size() == 1,
@@ -205,9 +206,9 @@ inline detail::SavedLayer Snapshot::read_layer(Index layer) const {
                        file_.name(), ": has no ", name);
   const Index held = found->second.shape[1];
   const Position end = std::ssize(tokens_);
-  expects<FormatError>(held == end || (held >= kept_ && held < end), file_.name(), ": ", name,
-                       " has ", held, " tokens of ", end, ", of which the first ", kept_,
-                       " are kept");
+  expects<FormatError>(held == end || (held >= sink_tokens_ && held < end), file_.name(), ": ",
+                       name, " has ", held, " tokens of ", end, ", of which the first ",
+                       sink_tokens_, " are attention sinks");
   const auto rows = [&](std::string_view part, std::string_view dtype,
                         const std::vector<Index>& shape) {
     return tensor(detail::layer_name(layer, part), dtype, shape).data;
@@ -219,12 +220,12 @@ inline detail::SavedLayer Snapshot::read_layer(Index layer) const {
     return row.scales == 0 ? std::span<const std::byte>()
                            : rows(part, "F32", detail::scales_shape(geometry_, held, row));
   };
-  return {
-      .held = held == end ? detail::Held{0, end, 0} : detail::Held{end - held + kept_, end, kept_},
-      .keys = rows("keys", detail::cell_dtype(keys_), {heads, held, key.cells}),
-      .values = rows("values", detail::cell_dtype(values_), {heads, held, value.cells}),
-      .key_scales = scales("key_scales", key),
-      .value_scales = scales("value_scales", value)};
+  return {.held = held == end ? detail::Held{0, end, 0}
+                              : detail::Held{end - held + sink_tokens_, end, sink_tokens_},
+          .keys = rows("keys", detail::cell_dtype(keys_), {heads, held, key.cells}),
+          .values = rows("values", detail::cell_dtype(values_), {heads, held, value.cells}),
+          .key_scales = scales("key_scales", key),
+          .value_scales = scales("value_scales", value)};
 }
 
 inline void Snapshot::check_store(const detail::StoreShape& store, std::string_view model,
@@ -250,8 +251,8 @@ inline void Snapshot::check_store(const detail::StoreShape& store, std::string_v
     const Position wanted = window == 0 ? 0 : std::max<Position>(0, end + 1 - window);
     expects(begin(layer) <= wanted, file_.name(), ": layer ", layer, " begins at position ",
             begin(layer), ", the store looks back to ", wanted);
-    expects(begin(layer) == 0 || store.kept <= kept_, file_.name(), ": has the first ", kept_,
-            " tokens, the store keeps ", store.kept);
+    expects(begin(layer) == 0 || store.sink_tokens <= sink_tokens_, file_.name(),
+            ": has the first ", sink_tokens_, " tokens, the store keeps ", store.sink_tokens);
   }
 }
 

@@ -117,24 +117,25 @@ struct HeadRows {
         values(value_size(S::Values::kType, geometry), tokens) {}
 };
 
-// The positions that a layer holds: [begin, end), and before a gap [0, kept).
+// The positions that a layer holds: [begin, end), and before a gap [0, sink_tokens).
 struct Held {
   Position begin = 0;
   Position end = 0;
-  Index kept = 0;
+  Index sink_tokens = 0;
 
-  Index tokens() const noexcept { return kept + end - begin; }
+  Index tokens() const noexcept { return sink_tokens + end - begin; }
   // Where among those the row of a position lies; nothing for one in the gap.
   std::optional<Index> place(Position at) const noexcept {
-    if (at >= begin) return kept + at - begin;
-    return at < kept ? std::optional(at) : std::nullopt;
+    if (at >= begin) return sink_tokens + at - begin;
+    return at < sink_tokens ? std::optional(at) : std::nullopt;
   }
 };
 
 template <kv::Store S>
 Held held_by(const S& store, Index layer) {
   const Position begin = store.begin(layer);
-  return begin > store.kept() ? Held{begin, store.end(), store.kept()} : Held{0, store.end(), 0};
+  return begin > store.sink_tokens() ? Held{begin, store.end(), store.sink_tokens()}
+                                     : Held{0, store.end(), 0};
 }
 
 template <kv::Store S>
@@ -182,7 +183,7 @@ struct StoreShape {
   codec::Type keys = codec::Type::f32, values = codec::Type::f32;
   Index capacity = 0;
   Position end = 0;
-  Index kept = 0;
+  Index sink_tokens = 0;
   std::vector<Held> layers;
   std::vector<Index> windows;
 };
@@ -194,7 +195,7 @@ StoreShape shape_of(const S& store) {
                       .values = S::Values::kType,
                       .capacity = store.capacity(),
                       .end = store.end(),
-                      .kept = store.kept(),
+                      .sink_tokens = store.sink_tokens(),
                       .layers = {},
                       .windows = {}};
   for (Index layer = 0; layer < shape.geometry.layers; ++layer) {
@@ -220,7 +221,7 @@ inline SealedWriter::Metadata metadata_of(const StoreShape& shape, std::string_v
           {"value_dim", std::to_string(shape.geometry.value_dim)},
           {"keys", std::string(codec::name(shape.keys))},
           {"values", std::string(codec::name(shape.values))},
-          {"kept", std::to_string(shape.kept)}};
+          {"kept", std::to_string(shape.sink_tokens)}};
 }
 
 inline std::vector<Index> scales_shape(const kv::Geometry& geometry, Index tokens,

@@ -118,15 +118,15 @@ namespace detail {
 //
 //   tied    head      output
 //   yes     absent    the embedding
-//   yes     present   the embedding; a remark where the bytes differ
+//   yes     present   the embedding; a warning where the bytes differ
 //   yes     alone     the head, which then is the embedding too
 //   no      present   the head
 //   no      absent    refused
 inline void read_vocabulary(WeightReader& reader, const std::string& embedding,
                             const std::string& head, const CheckpointConfig& config,
-                            model::Weights& weights, std::vector<std::string>& remarks) {
+                            model::Weights& weights, std::vector<std::string>& warnings) {
   const Index rows = config.model.vocabulary;
-  const Index columns = config.model.width;
+  const Index columns = config.model.hidden_size;
   const bool alone = config.tied && reader.has(head) && !reader.has(embedding);
   weights.embedding = reader.packed({reader.matrix(alone ? head : embedding, rows, columns)});
   if (!config.tied) {
@@ -134,8 +134,8 @@ inline void read_vocabulary(WeightReader& reader, const std::string& embedding,
   } else if (!alone && reader.has(head)) {
     static_cast<void>(reader.matrix(head, rows, columns));
     if (!reader.same(head, embedding)) {
-      remarks.push_back(sentence(head, " differs from ", embedding,
-                                 ", to which the configuration ties it, and is not used"));
+      warnings.push_back(sentence(head, " differs from ", embedding,
+                                  ", to which the configuration ties it, and is not used"));
     }
   }
 }

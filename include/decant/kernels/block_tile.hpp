@@ -8,7 +8,7 @@
 // Tile sizes. 6 rows by 2 panels take 12 sums in whole numbers, 12 in f32, and what is loaded for
 // one step: 28 of 32 registers. 12 independent products cover a latency of 5 cycles on 2 ports.
 //
-// Depends on  core/int_lanes.hpp, kernels/packed_blocks.hpp, kernels/row_tiles.hpp
+// Depends on  core/int8_lanes.hpp, kernels/packed_blocks.hpp, kernels/row_tiles.hpp
 // Source      Intel's description of vpdpbusd; GGUF for the blocks
 // Tested by   tests/kernels/block_product_test.cpp
 #pragma once
@@ -16,7 +16,7 @@
 #include <decant/codec/block.hpp>
 #include <decant/codec/plain.hpp>
 #include <decant/core/config.hpp>
-#include <decant/core/int_lanes.hpp>
+#include <decant/core/int8_lanes.hpp>
 #include <decant/core/simd.hpp>
 #include <decant/core/types.hpp>
 #include <decant/kernels/packed_blocks.hpp>

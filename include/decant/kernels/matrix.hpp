@@ -9,9 +9,9 @@
 
 #include <decant/codec/block.hpp>
 #include <decant/codec/plain.hpp>
+#include <decant/core/bf16_lanes.hpp>
 #include <decant/core/error.hpp>
 #include <decant/core/executor.hpp>
-#include <decant/core/pair_lanes.hpp>
 #include <decant/core/types.hpp>
 #include <decant/kernels/packed.hpp>
 #include <decant/kernels/packed_blocks.hpp>

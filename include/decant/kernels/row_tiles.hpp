@@ -6,16 +6,16 @@
 // want rows in whole numbers: every 32 numbers of a row get a scale of their own; weights in bf16
 // may want rows in bf16, two numbers a word.
 //
-// Depends on  core/{buffer,executor,int_lanes,pair_lanes}.hpp, kernels/tile.hpp
+// Depends on  core/{buffer,executor,int8_lanes,bf16_lanes}.hpp, kernels/tile.hpp
 // Source      Goto and van de Geijn 2008, "Anatomy of high-performance matrix multiplication"
 // Tested by   tests/kernels/row_tiles_test.cpp
 #pragma once
 
+#include <decant/core/bf16_lanes.hpp>
 #include <decant/core/buffer.hpp>
 #include <decant/core/error.hpp>
 #include <decant/core/executor.hpp>
-#include <decant/core/int_lanes.hpp>
-#include <decant/core/pair_lanes.hpp>
+#include <decant/core/int8_lanes.hpp>
 #include <decant/core/shape.hpp>
 #include <decant/core/simd.hpp>
 #include <decant/core/types.hpp>
@@ -54,12 +54,12 @@ void quantise(const float* from, Index count, std::int32_t zero, RowBlock<R>& to
   const float largest = reduce_max(max(abs(low), abs(high)));
   const bool zero_row = largest < 127 * std::numeric_limits<float>::min();  // or 1 / scale is not
   const Lanes inverse = broadcast(zero_row ? 0.0f : 127.0f / largest);
-  const Lanes whole_low = round_product(low, inverse);
-  const Lanes whole_high = round_product(high, inverse);
-  const float sum = reduce_add(whole_low + whole_high);  // exact, or no number
+  const Lanes int_low = round_product(low, inverse);
+  const Lanes int_high = round_product(high, inverse);
+  const float sum = reduce_add(int_low + int_high);  // exact, or no number
   std::int8_t bytes[32];
-  store_bytes(bytes, whole_low);
-  store_bytes(bytes + kLanes, whole_high);
+  store_bytes(bytes, int_low);
+  store_bytes(bytes + kLanes, int_high);
   for (int j = 0; j < 8; ++j) std::memcpy(&to.four[j][row], bytes + 4 * j, 4);
   to.start[row] = std::isnan(sum) ? 0 : -zero * static_cast<std::int32_t>(sum);
   to.scale[row] = std::isnan(sum) ? sum : zero_row ? 0.0f : largest / 127.0f;

@@ -11,15 +11,15 @@
 // floats a panel is two registers, and 6 rows by 1 panel take 12 + 2 + 1. One row is bound by
 // reading panels: 8 at a time are 8 streams of memory.
 //
-// Depends on  codec/plain.hpp, core/simd.hpp, core/pair_lanes.hpp
+// Depends on  codec/plain.hpp, core/simd.hpp, core/bf16_lanes.hpp
 // Source      Goto and van de Geijn 2008, "Anatomy of high-performance matrix multiplication"
 // Tested by   tests/kernels/product_test.cpp, tests/kernels/pair_product_test.cpp
 #pragma once
 
 #include <decant/codec/concept.hpp>
 #include <decant/codec/plain.hpp>
+#include <decant/core/bf16_lanes.hpp>
 #include <decant/core/config.hpp>
-#include <decant/core/pair_lanes.hpp>
 #include <decant/core/shape.hpp>
 #include <decant/core/simd.hpp>
 #include <decant/core/types.hpp>

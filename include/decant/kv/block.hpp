@@ -52,8 +52,8 @@ void spoil([[maybe_unused]] S& store, [[maybe_unused]] const Range& slots) noexc
 }
 
 // Keys and values of one sequence. Rows are put into slots that reserve() found room for, and
-// count as held once they are published; [begin(layer), end()) is what is held, and of [0, kept())
-// what is published.
+// count as held once they are published; [begin(layer), end()) is what is held, and of [0,
+// sink_tokens()) what is published.
 //
 // Laws     put(position) is allowed for positions in [end(), end() + reserved)
 //          put does not throw; puts of different (layer, head, position) may run at once
@@ -72,7 +72,7 @@ concept Store = requires(S& store, const S& view, Index n, Position at, std::spa
   { view.geometry() } -> std::convertible_to<Geometry>;
   { view.begin(n) } -> std::convertible_to<Position>;
   { view.end() } -> std::convertible_to<Position>;
-  { view.kept() } -> std::convertible_to<Index>;
+  { view.sink_tokens() } -> std::convertible_to<Index>;
   { view.capacity() } -> std::convertible_to<Index>;
   { view.bytes() } -> std::convertible_to<Index>;
   { view.earliest_rewind() } -> std::convertible_to<Position>;

@@ -51,7 +51,7 @@ class Contiguous {
   const Geometry& geometry() const noexcept { return geometry_; }
   Position begin(Index) const noexcept { return 0; }
   Position end() const noexcept { return end_; }
-  Index kept() const noexcept { return 0; }
+  Index sink_tokens() const noexcept { return 0; }
   Index capacity() const noexcept { return capacity_; }
   Index bytes() const noexcept { return memory_.bytes(); }
   Position earliest_rewind() const noexcept { return 0; }

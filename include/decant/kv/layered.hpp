@@ -73,7 +73,7 @@ class Layered {
     return visit(*this, layer, [](const auto& part, Index at) { return part.begin(at); });
   }
   Position end() const noexcept { return global_.end(); }
-  Index kept() const noexcept { return local_.kept(); }
+  Index sink_tokens() const noexcept { return local_.sink_tokens(); }
   Index capacity() const noexcept { return std::min(local_.capacity(), global_.capacity()); }
   Index bytes() const noexcept { return local_.bytes() + global_.bytes(); }
   Position earliest_rewind() const noexcept {

@@ -77,7 +77,7 @@ class Paged {
   const Geometry& geometry() const noexcept { return pool_->geometry(); }
   Position begin(Index) const noexcept { return 0; }
   Position end() const noexcept { return end_; }
-  Index kept() const noexcept { return 0; }
+  Index sink_tokens() const noexcept { return 0; }
   Index capacity() const noexcept {
     const Index copied = copies_last() ? 1 : 0;
     return std::max(end_,

@@ -13,11 +13,11 @@
 namespace decant::inline v0::kv {
 
 // Whose keys and values: prompts of different models, adapters or tenants share nothing.
-struct PrefixSpace {
+struct CacheNamespace {
   std::uint64_t model = 0;
   std::uint64_t adapter = 0;
   std::uint64_t tenant = 0;
-  friend auto operator<=>(const PrefixSpace&, const PrefixSpace&) = default;
+  friend auto operator<=>(const CacheNamespace&, const CacheNamespace&) = default;
 };
 
 // A hash of some tokens behind others (FNV-1a, by words).

@@ -30,7 +30,7 @@ namespace decant::inline v0::kv {
 namespace detail {
 
 // Where the chain of hashes of a space begins.
-inline std::uint64_t hash_of(const PrefixSpace& space) noexcept {
+inline std::uint64_t hash_of(const CacheNamespace& space) noexcept {
   std::array<Token, 6> words{};
   std::size_t at = 0;
   for (std::uint64_t part : {space.model, space.adapter, space.tenant}) {
@@ -45,7 +45,7 @@ inline std::uint64_t hash_of(const PrefixSpace& space) noexcept {
 // One number for each full page of `tokens`: of the first page, of the first two, and so on.
 //
 // Errors   std::invalid_argument where a page has no tokens
-inline std::vector<std::uint64_t> page_hashes(const PrefixSpace& space,
+inline std::vector<std::uint64_t> page_hashes(const CacheNamespace& space,
                                               std::span<const Token> tokens, Index page_tokens) {
   expects(page_tokens > 0, "kv::page_hashes: pages of ", page_tokens, " tokens");
   std::vector<std::uint64_t> hashes;
@@ -99,14 +99,14 @@ class PrefixSummary {
     return page_tokens_ * (std::ranges::find_if_not(prompt, kept) - prompt.begin());
   }
   // How many of them the tree would reuse: never the last, as PrefixTree::matched() says.
-  Index matched(const PrefixSpace& space, std::span<const Token> prompt) const {
+  Index matched(const CacheNamespace& space, std::span<const Token> prompt) const {
     const Index held = matched(page_hashes(space, prompt, page_tokens_));
     return std::max<Index>(0, std::min(held, std::ssize(prompt) - 1));
   }
 
   // The full pages of `tokens` count as kept. Who sends a prompt to a worker knows so before the
   // worker says it; std::bad_alloc leaves a beginning of them.
-  void insert(const PrefixSpace& space, std::span<const Token> tokens) {
+  void insert(const CacheNamespace& space, std::span<const Token> tokens) {
     for (std::uint64_t hash : page_hashes(space, tokens, page_tokens_)) hashes_.insert(hash);
   }
 

@@ -58,7 +58,7 @@ class PrefixTree {
   // A sequence that begins with what is kept of `prompt`: at most all but its last token, whose
   // logits are wanted. It counts as used now. Where that ends within a page, its first row takes a
   // free page, for a copy.
-  Paged<K, V> match(const PrefixSpace& space, std::span<const Token> prompt) {
+  Paged<K, V> match(const CacheNamespace& space, std::span<const Token> prompt) {
     Paged<K, V> store = find(space, prompt);
     count(std::ssize(prompt), store.end());
     return store;
@@ -72,7 +72,7 @@ class PrefixTree {
     statistics_.reused_tokens += reused;
     statistics_.computed_tokens += prompt - reused;
   }
-  Paged<K, V> find(const PrefixSpace& space, std::span<const Token> prompt) {
+  Paged<K, V> find(const CacheNamespace& space, std::span<const Token> prompt) {
     expects(!prompt.empty(), "kv::PrefixTree: the prompt is empty");
     std::vector<PageId> pages;
     clock_ += 1;
@@ -87,7 +87,7 @@ class PrefixTree {
   }
 
   // How many tokens of `prompt` match() would reuse.
-  Index matched(const PrefixSpace& space, std::span<const Token> prompt) const {
+  Index matched(const CacheNamespace& space, std::span<const Token> prompt) const {
     Index pages = 0;
     walk(nodes_, space, prompt, [&](const Node&) { pages += 1; });
     return std::max<Index>(0, std::min(pages * pool_->page_tokens(), std::ssize(prompt) - 1));
@@ -96,7 +96,7 @@ class PrefixTree {
   // A sequence of the full pages that are kept of `tokens`: no prompt, so it counts nowhere.
   //
   // Errors   std::bad_alloc
-  Paged<K, V> share(const PrefixSpace& space, std::span<const Token> tokens) const {
+  Paged<K, V> share(const CacheNamespace& space, std::span<const Token> tokens) const {
     std::vector<PageId> pages;
     walk(nodes_, space, tokens, [&](const Node& node) { pages.push_back(node.page); });
     return Paged<K, V>(*pool_, pages, std::ssize(pages) * pool_->page_tokens());
@@ -108,7 +108,7 @@ class PrefixTree {
   //
   // Errors   std::invalid_argument when the store holds another number of tokens, or is another
   //          pool's
-  void insert(const PrefixSpace& space, std::span<const Token> tokens, const Paged<K, V>& store,
+  void insert(const CacheNamespace& space, std::span<const Token> tokens, const Paged<K, V>& store,
               int priority = 0) {
     expects(&store.pool() == pool_, "kv::PrefixTree::insert: a sequence of another pool");
     expects(std::ssize(tokens) == store.end(), "kv::PrefixTree::insert: ", tokens.size(),
@@ -135,7 +135,7 @@ class PrefixTree {
 
   // One page that is kept: whose it is, behind which other, and which tokens it holds.
   struct Entry {
-    PrefixSpace space;
+    CacheNamespace space;
     Index parent = -1;  // in the list, before this one; none for the first page of a prompt
     std::span<const Token> tokens;
     PageId page = 0;
@@ -167,7 +167,7 @@ class PrefixTree {
 
  private:
   struct Node {
-    PrefixSpace space;
+    CacheNamespace space;
     Node* parent = nullptr;
     std::vector<Token> tokens;
     PageId page = 0;
@@ -191,7 +191,7 @@ class PrefixTree {
   }
   static Index depth(const Node* node) noexcept { return node == nullptr ? 0 : node->depth; }
 
-  std::uint64_t hash_of(const PrefixSpace& space, const Node* parent,
+  std::uint64_t hash_of(const CacheNamespace& space, const Node* parent,
                         std::span<const Token> tokens) const {
     if (parent != nullptr) return hash_(parent->hash, tokens);
     return hash_(space.model + 3 * space.adapter + 5 * space.tenant, tokens);
@@ -199,7 +199,7 @@ class PrefixTree {
 
   // visit(node) for each page of `tokens` that is kept, from the first on; gives the last of them.
   template <class Nodes, class F>
-  auto walk(Nodes& nodes, const PrefixSpace& space, std::span<const Token> tokens,
+  auto walk(Nodes& nodes, const CacheNamespace& space, std::span<const Token> tokens,
             F&& visit) const {
     decltype(&nodes.begin()->second) node = nullptr;
     for (Index at = 0; at < std::ssize(tokens) / pool_->page_tokens(); ++at) {
@@ -227,7 +227,7 @@ class PrefixTree {
     leaves_.insert(std::move(leaf));
   }
 
-  Node& add(const PrefixSpace& space, Node* parent, std::span<const Token> tokens, PageId page,
+  Node& add(const CacheNamespace& space, Node* parent, std::span<const Token> tokens, PageId page,
             int priority) {
     const std::uint64_t hash = hash_of(space, parent, tokens);
     const auto at = nodes_.emplace(hash, Node{.space = space,

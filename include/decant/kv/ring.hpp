@@ -7,7 +7,7 @@
 //
 // Depends on  core/buffer.hpp, kv/block_range.hpp, kv/panel.hpp
 // Source      Beltagy et al. 2020, arXiv:2004.05150 (sliding windows); Xiao et al. 2023,
-//             arXiv:2309.17453 (kept first tokens)
+//             arXiv:2309.17453 (attention sinks)
 // Tested by   tests/kv/ring_test.cpp, tests/law/stores_test.cpp
 #pragma once
 
@@ -32,10 +32,10 @@ namespace decant::inline v0::kv {
 
 // Move-only; a store that was moved from may only be destroyed or assigned to.
 //
-// Shape    memory is [layers][heads][panels]: those of the kept tokens, and behind them the ring,
+// Shape    memory is [layers][heads][panels]: those of the sink tokens, and behind them the ring,
 //          where they come round
 // Units    a window of W tokens is a token and the W - 1 before it; chunk is the most tokens of one
-//          step; the first `kept` tokens are kept beside the window
+//          step; the first `sink_tokens` tokens stay beside the window
 // Errors   std::invalid_argument, CacheFull (reserve), CannotRewind; std::bad_alloc from the
 //          constructor; nothing changed then
 // Cost     put O(key_dim + value_dim), everything else O(1); only the constructor allocates
@@ -46,33 +46,34 @@ class Ring {
   using Keys = K;
   using Values = V;
 
-  Ring(const Geometry& geometry, Index window, Index chunk, Index kept = 0)
+  Ring(const Geometry& geometry, Index window, Index chunk, Index sink_tokens = 0)
       : geometry_(geometry),
         layout_(geometry),
         window_(window),
         chunk_(chunk),
-        kept_(kept),
-        kept_panels_(ceil_div(kept, kPanelTokens)),
+        sink_tokens_(sink_tokens),
+        sink_panels_(ceil_div(sink_tokens, kPanelTokens)),
         panels_(panels_for(window, chunk)) {
     check(geometry, "kv::Ring");
-    memory_ = Buffer<std::byte>(bytes_for(geometry, window, chunk, kept));
+    memory_ = Buffer<std::byte>(bytes_for(geometry, window, chunk, sink_tokens));
     debug::spoil(memory_.data(), memory_.bytes());
   }
 
   // What a ring allocates, however long its sequence becomes.
   //
-  // Errors   std::invalid_argument where window or chunk is none, or kept is negative
+  // Errors   std::invalid_argument where window or chunk is none, or sink_tokens is negative
   static constexpr Index bytes_for(const Geometry& geometry, Index window, Index chunk,
-                                   Index kept = 0) {
-    expects(kept >= 0, "kv::Ring: ", kept, " kept tokens");
-    const Index panels = checked_sum(panels_for(window, chunk), ceil_div(kept, kPanelTokens));
+                                   Index sink_tokens = 0) {
+    expects(sink_tokens >= 0, "kv::Ring: ", sink_tokens, " sink tokens");
+    const Index panels =
+        checked_sum(panels_for(window, chunk), ceil_div(sink_tokens, kPanelTokens));
     return geometry.bytes<K, V>(checked_product(panels, kPanelTokens));
   }
 
   const Geometry& geometry() const noexcept { return geometry_; }
   Index window(Index) const noexcept { return window_; }
   Index chunk() const noexcept { return chunk_; }
-  Index kept() const noexcept { return kept_; }
+  Index sink_tokens() const noexcept { return sink_tokens_; }
   Position begin(Index) const noexcept { return begin_; }
   Position end() const noexcept { return end_; }
   Index capacity() const noexcept { return std::numeric_limits<Index>::max() / 2; }
@@ -91,7 +92,7 @@ class Ring {
                        " tokens in one step of a ring made for ", chunk_);
     reserved_ = end_ + tokens;
     const Index oldest = ceil_div(reserved_, kPanelTokens) - panels_;
-    if (oldest > kept_panels_) begin_ = std::max(begin_, oldest * kPanelTokens);
+    if (oldest > sink_panels_) begin_ = std::max(begin_, oldest * kPanelTokens);
     spoil(*this, {end_, reserved_});
   }
 
@@ -117,8 +118,8 @@ class Ring {
   void get(Index layer, Index head, Position at, std::span<float> key,
            std::span<float> value) const {
     check_place(geometry_, layer, head, key.size(), value.size(), "kv::Ring::get");
-    expects(at >= 0 && at < end_ && (at >= begin_ || at < kept_), "kv::Ring::get: position ", at,
-            " is not in [", begin_, ", ", end_, ")");
+    expects(at >= 0 && at < end_ && (at >= begin_ || at < sink_tokens_), "kv::Ring::get: position ",
+            at, " is not in [", begin_, ", ", end_, ")");
     layout_.get(memory_.data() + offset(layer, head, at), at % kPanelTokens, key, value);
   }
 
@@ -149,19 +150,19 @@ class Ring {
     begin_ = std::max(begin_, first);
   }
 
-  // At most three: the kept tokens, the ring up to where memory ends, and from where it begins.
+  // At most three: the sink tokens, the ring up to where memory ends, and from where it begins.
   auto blocks(Index layer, Index head) const noexcept {
     const Index last = ceil_div(reserved_, kPanelTokens);
     const Index first = begin_ / kPanelTokens;
-    const Index kept = std::min({kept_panels_, last, first});
-    const Index lap = std::max(first, kept_panels_) - kept_panels_;
-    const Index wrap = std::min(last, kept_panels_ + round_up(lap + 1, panels_));
+    const Index sinks = std::min({sink_panels_, last, first});
+    const Index lap = std::max(first, sink_panels_) - sink_panels_;
+    const Index wrap = std::min(last, sink_panels_ + round_up(lap + 1, panels_));
     std::array<Block, 3> blocks;
     std::size_t count = 0;
     const auto add = [&](Index from, Index to) {
       if (from < to) blocks[count++] = block(layer, head, from, to);
     };
-    add(0, kept);
+    add(0, sinks);
     add(first, wrap);
     add(wrap, last);
     return BlockRange(static_cast<Index>(count),
@@ -187,14 +188,14 @@ class Ring {
   Index offset(Index layer, Index head, Position at) const noexcept {
     const Index panel = at / kPanelTokens;
     const Index place =
-        panel < kept_panels_ ? panel : kept_panels_ + (panel - kept_panels_) % panels_;
-    return ((layer * geometry_.heads + head) * (kept_panels_ + panels_) + place) * layout_.bytes();
+        panel < sink_panels_ ? panel : sink_panels_ + (panel - sink_panels_) % panels_;
+    return ((layer * geometry_.heads + head) * (sink_panels_ + panels_) + place) * layout_.bytes();
   }
 
   Geometry geometry_;
   PanelLayout<K, V> layout_;
-  Index window_, chunk_, kept_;
-  Index kept_panels_, panels_;  // panels_ come round
+  Index window_, chunk_, sink_tokens_;
+  Index sink_panels_, panels_;  // panels_ come round
   Position begin_ = 0;          // of what was not written over
   Position end_ = 0;
   Position reserved_ = 0;  // how far slots may be written: end_, or beyond

@@ -29,13 +29,13 @@ using kernels::Activation;
 struct Config {
   Index vocabulary = 0;
   Index layers = 0;
-  Index width = 0;
+  Index hidden_size = 0;
   Index heads = 0;
   Index kv_heads = 0;
-  Index key_dim = 0;        // of one head
-  Index value_dim = 0;      // of one head
-  Index feed_forward = 0;   // width inside the feed-forward block
-  Index max_positions = 0;  // what the model was made for; a hard limit of learned positions
+  Index key_dim = 0;            // of one head
+  Index value_dim = 0;          // of one head
+  Index intermediate_size = 0;  // inside the feed-forward block
+  Index max_positions = 0;      // what the model was made for; a hard limit of learned positions
 
   Norm norm = Norm::rms;
   float norm_epsilon = 1e-5f;
@@ -48,7 +48,7 @@ struct Config {
   std::vector<Position> windows = {};  // one per layer, 0 = unlimited; empty = all unlimited
   // Seen beyond every window by all rows, turned as if they stood right before it (StreamingLLM);
   // learned positions stay what they are.
-  Index kept_tokens = 0;
+  Index sink_tokens = 0;
 
   friend bool operator==(const Config&, const Config&) = default;
 
@@ -61,13 +61,13 @@ struct Config {
     return std::ranges::max(windows);
   }
   // Whether rows of a layer see tokens beside those of its window.
-  bool keeps(Index layer) const noexcept { return kept_tokens > 0 && window(layer) > 0; }
+  bool has_sink_tokens(Index layer) const noexcept { return sink_tokens > 0 && window(layer) > 0; }
   Position window(Index layer) const noexcept {
     return windows.empty() ? 0 : windows[static_cast<std::size_t>(layer)];
   }
   // Numbers of one row of stacked queries, keys and values; and of the gate and up projections.
-  Index qkv_width() const noexcept { return (heads + kv_heads) * key_dim + kv_heads * value_dim; }
-  Index up_width() const noexcept { return gated ? 2 * feed_forward : feed_forward; }
+  Index qkv_size() const noexcept { return (heads + kv_heads) * key_dim + kv_heads * value_dim; }
+  Index up_size() const noexcept { return gated ? 2 * intermediate_size : intermediate_size; }
   kv::Geometry geometry() const {
     return {.layers = layers, .heads = kv_heads, .key_dim = key_dim, .value_dim = value_dim};
   }
@@ -83,12 +83,12 @@ inline void check(const Config& config) {
   };
   positive(config.vocabulary, "vocabulary");
   positive(config.layers, "layers");
-  positive(config.width, "width");
+  positive(config.hidden_size, "hidden_size");
   positive(config.heads, "heads");
   positive(config.kv_heads, "kv_heads");
   positive(config.key_dim, "key_dim");
   positive(config.value_dim, "value_dim");
-  positive(config.feed_forward, "feed_forward");
+  positive(config.intermediate_size, "intermediate_size");
   positive(config.max_positions, "max_positions");
   expects(config.heads % config.kv_heads == 0, "model::Config: ", config.heads,
           " heads are not divisible by ", config.kv_heads, " kv_heads");
@@ -102,12 +102,12 @@ inline void check(const Config& config) {
     expects(window >= 0 && window <= Index{1} << 31, "model::Config: a window of ", window,
             " tokens");
   }
-  expects(config.kept_tokens >= 0 && config.kept_tokens <= Index{1} << 31,
-          "model::Config: kept_tokens is ", config.kept_tokens);
+  expects(config.sink_tokens >= 0 && config.sink_tokens <= Index{1} << 31,
+          "model::Config: sink_tokens is ", config.sink_tokens);
   if (config.rope) attention::check(*config.rope, config.key_dim);
-  checked_product({config.vocabulary, config.width, 4});
-  checked_product({config.heads, config.key_dim + config.value_dim, config.width, 4});
-  checked_product({config.feed_forward, config.width, 8});
+  checked_product({config.vocabulary, config.hidden_size, 4});
+  checked_product({config.heads, config.key_dim + config.value_dim, config.hidden_size, 4});
+  checked_product({config.intermediate_size, config.hidden_size, 8});
   static_cast<void>(config.geometry().cells_per_token());
 }
 

@@ -51,14 +51,13 @@ class Cost {
 
   // Weights that multiply every row, and those that multiply the rows whose logits are wanted.
   double layer_weights() const noexcept {
-    const double width = number(config_.width);
-    const double attention =
-        number(config_.qkv_width()) + number(config_.heads * config_.value_dim);
-    const double inner = number(config_.up_width()) + number(config_.feed_forward);
+    const double width = number(config_.hidden_size);
+    const double attention = number(config_.qkv_size()) + number(config_.heads * config_.value_dim);
+    const double inner = number(config_.up_size()) + number(config_.intermediate_size);
     return number(config_.layers) * width * (attention + inner);
   }
   double output_weights() const noexcept {
-    return number(config_.vocabulary) * number(config_.width);
+    return number(config_.vocabulary) * number(config_.hidden_size);
   }
   double weight_bytes() const noexcept { return weight_bytes_; }
 

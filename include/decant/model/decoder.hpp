@@ -118,13 +118,14 @@ class Decoder {
     const Index pairs = rotary_pairs(config_);
     const auto begin_row = [&](Index row) {
       const Position position = batch.entry_of(row).position(row);
-      embed_row(batch.tokens()[static_cast<std::size_t>(row)], position,
-                detail::numbers(buffers.stream.data() + row * config_.width, config_.width));
+      embed_row(
+          batch.tokens()[static_cast<std::size_t>(row)], position,
+          detail::numbers(buffers.stream.data() + row * config_.hidden_size, config_.hidden_size));
       attention::angles(position, buffers.frequencies,
                         detail::numbers(buffers.cosines.data() + row * pairs, pairs),
                         detail::numbers(buffers.sines.data() + row * pairs, pairs));
     };
-    const auto work = [&] { return detail::row_work(batch.rows(), 2 * config_.width, 0); };
+    const auto work = [&] { return detail::row_work(batch.rows(), 2 * config_.hidden_size, 0); };
     profiled(workspace.profile(), Operation::embedding, work,
              [&] { detail::for_rows(batch.rows(), workspace.executor(), begin_row); });
   }
@@ -135,7 +136,7 @@ class Decoder {
       for (float& number : out) number *= config_.embedding_scale;
     }
     if (weights_.positions.empty()) return;
-    const float* learned = weights_.positions.data() + position * config_.width;
+    const float* learned = weights_.positions.data() + position * config_.hidden_size;
     for (std::size_t n = 0; n < out.size(); ++n) out[n] += learned[n];
   }
 
@@ -148,8 +149,9 @@ class Decoder {
     const auto take = [&](Index row) {
       detail::normalise(
           config_, weights_.output_norm,
-          detail::numbers(buffers.stream.data() + row * config_.width, config_.width),
-          detail::numbers(buffers.normed.data() + wanted * config_.width, config_.width));
+          detail::numbers(buffers.stream.data() + row * config_.hidden_size, config_.hidden_size),
+          detail::numbers(buffers.normed.data() + wanted * config_.hidden_size,
+                          config_.hidden_size));
       wanted += 1;
     };
     for (const auto& entry : batch.entries()) {
@@ -165,7 +167,7 @@ class Decoder {
     detail::multiply(output,
                      {.rows = wanted,
                       .in = buffers.normed.data(),
-                      .in_stride = config_.width,
+                      .in_stride = config_.hidden_size,
                       .out = buffers.logits.data() + first * config_.vocabulary,
                       .out_stride = config_.vocabulary,
                       .bias = detail::bias_of(weights_.output)},

@@ -20,9 +20,9 @@
 #include <decant/kv/block.hpp>
 #include <decant/model/batch.hpp>
 #include <decant/model/config.hpp>
-#include <decant/model/kept_tokens.hpp>
 #include <decant/model/profile.hpp>
 #include <decant/model/rows.hpp>
+#include <decant/model/sink_tokens.hpp>
 #include <decant/model/weights.hpp>
 #include <decant/model/workspace.hpp>
 
@@ -45,11 +45,11 @@ inline void normalise_rows(const Config& config, const NormWeights& weights, Ind
                            Workspace& workspace) {
   const float* in = workspace.buffers().stream.data();
   float* out = workspace.buffers().normed.data();
-  const auto work = [&] { return row_work(rows, 2 * config.width, 2); };
+  const auto work = [&] { return row_work(rows, 2 * config.hidden_size, 2); };
   profiled(workspace.profile(), Operation::norms, work, [&] {
     for_rows(rows, workspace.executor(), [&](Index row) {
-      normalise(config, weights, numbers(in + row * config.width, config.width),
-                numbers(out + row * config.width, config.width));
+      normalise(config, weights, numbers(in + row * config.hidden_size, config.hidden_size),
+                numbers(out + row * config.hidden_size, config.hidden_size));
     });
   });
 }
@@ -85,7 +85,7 @@ template <kv::Store S>
 void store_rows(const Config& config, const LayerWeights& weights, Index layer,
                 const Batch<S>& batch, Workspace& workspace) {
   StepBuffers& buffers = workspace.buffers();
-  const Index width = config.qkv_width();
+  const Index width = config.qkv_size();
   const Index pairs = rotary_pairs(config);
   const auto work = [&] { return row_work(batch.rows(), 2 * width, 4); };
   const auto store_row = [&](Index row) {
@@ -95,13 +95,14 @@ void store_rows(const Config& config, const LayerWeights& weights, Index layer,
     float* values = keys + config.kv_heads * config.key_dim;
     const std::span<const float> cosines = numbers(buffers.cosines.data() + row * pairs, pairs);
     const std::span<const float> sines = numbers(buffers.sines.data() + row * pairs, pairs);
-    if (config.keeps(layer)) {
-      const bool behind = kept_position(config, layer, entry.position(row)) != entry.position(row);
-      float* kept = buffers.kept.queries.data() + row * config.heads * config.key_dim;
-      std::copy_n(queries, config.heads * config.key_dim, kept);
-      prepare_heads(config, weights.query_norm, kept, config.heads,
-                    behind ? std::span<const float>(buffers.kept.cosines) : cosines,
-                    behind ? std::span<const float>(buffers.kept.sines) : sines);
+    if (config.has_sink_tokens(layer)) {
+      const bool behind =
+          sink_query_position(config, layer, entry.position(row)) != entry.position(row);
+      float* sink_queries = buffers.sinks.queries.data() + row * config.heads * config.key_dim;
+      std::copy_n(queries, config.heads * config.key_dim, sink_queries);
+      prepare_heads(config, weights.query_norm, sink_queries, config.heads,
+                    behind ? std::span<const float>(buffers.sinks.cosines) : cosines,
+                    behind ? std::span<const float>(buffers.sinks.sines) : sines);
     }
     prepare_heads(config, weights.query_norm, queries, config.heads, cosines, sines);
     prepare_heads(config, weights.key_norm, keys, config.kv_heads, cosines, sines);
@@ -125,14 +126,15 @@ Work attention_work(const Config& config, Index layer, const Batch<S>& batch) {
   for (const typename Batch<S>::Entry& entry : batch.entries()) {
     const Position first = entry.store->end();
     const Range keys = {mask.visible(first).begin, first + entry.rows};
-    const Index kept = config.keeps(layer) ? std::min(config.kept_tokens, keys.begin) : 0;
+    const Index sinks =
+        config.has_sink_tokens(layer) ? std::min(config.sink_tokens, keys.begin) : 0;
     work.bytes += static_cast<double>(
-        geometry.payload_bytes<typename S::Keys, typename S::Values>(keys.size() + kept) /
+        geometry.payload_bytes<typename S::Keys, typename S::Values>(keys.size() + sinks) /
         config.layers);
     for (Index row = 0; row < entry.rows; ++row) {
       const Range visible = mask.visible(first + row);
       const Index seen =
-          visible.size() + (kept > 0 ? std::min(config.kept_tokens, visible.begin) : 0);
+          visible.size() + (sinks > 0 ? std::min(config.sink_tokens, visible.begin) : 0);
       work.flops += 2.0 * static_cast<double>(seen * config.heads) * numbers;
     }
   }
@@ -142,7 +144,7 @@ Work attention_work(const Config& config, Index layer, const Batch<S>& batch) {
 template <kv::Store S>
 void attend_rows(const Config& config, Index layer, Batch<S>& batch, Workspace& workspace) {
   StepBuffers& buffers = workspace.buffers();
-  const Index width = config.qkv_width();
+  const Index width = config.qkv_size();
   const Index out_width = config.heads * config.value_dim;
   for (std::size_t at = 0; at < batch.entries().size(); ++at) {
     const typename Batch<S>::Entry& entry = batch.entries()[at];
@@ -160,7 +162,8 @@ void attend_rows(const Config& config, Index layer, Batch<S>& batch, Workspace& 
       workspace.profile(), Operation::attention,
       [&] { return attention_work(config, layer, batch); },
       [&] {
-        if (config.keeps(layer)) return attend_beside_kept(config, problem, batch, workspace);
+        if (config.has_sink_tokens(layer))
+          return attend_beside_sinks(config, problem, batch, workspace);
         attention::attend(std::span<const attention::Sequence<S>>(batch.sequences()), problem,
                           attention::Causal{config.window(layer)}, attention::Plain{},
                           buffers.scratch, workspace.executor());
@@ -169,16 +172,16 @@ void attend_rows(const Config& config, Index layer, Batch<S>& batch, Workspace& 
 
 // act(gate) * up, or act(up), in the place of gate or up.
 inline void activate_rows(const Config& config, Index rows, Workspace& workspace) {
-  const Index size = config.feed_forward;
+  const Index size = config.intermediate_size;
   const auto activate = [&](Index row) {
-    float* inner = workspace.buffers().inner.data() + row * config.up_width();
+    float* inner = workspace.buffers().inner.data() + row * config.up_size();
     if (config.gated) {
       kernels::activate_gate(config.activation, numbers(inner, size), numbers(inner + size, size));
     } else {
       kernels::activate(config.activation, numbers(inner, size));
     }
   };
-  const auto work = [&] { return row_work(rows, config.up_width() + size, 10); };
+  const auto work = [&] { return row_work(rows, config.up_size() + size, 10); };
   profiled(workspace.profile(), Operation::activation, work,
            [&] { for_rows(rows, workspace.executor(), activate); });
 }
@@ -190,18 +193,18 @@ inline void feed_forward(const Config& config, const LayerWeights& weights, Inde
   multiply(weights.up.matrix,
            {.rows = rows,
             .in = buffers.normed.data(),
-            .in_stride = config.width,
+            .in_stride = config.hidden_size,
             .out = buffers.inner.data(),
-            .out_stride = config.up_width(),
+            .out_stride = config.up_size(),
             .bias = bias_of(weights.up)},
            workspace);
   activate_rows(config, rows, workspace);
   multiply(weights.down.matrix,
            {.rows = rows,
             .in = buffers.inner.data(),
-            .in_stride = config.up_width(),
+            .in_stride = config.up_size(),
             .out = buffers.stream.data(),
-            .out_stride = config.width,
+            .out_stride = config.hidden_size,
             .add = true,
             .bias = bias_of(weights.down)},
            workspace);
@@ -215,12 +218,12 @@ void self_attention(const Config& config, const LayerWeights& weights, Index lay
   multiply(weights.qkv.matrix,
            {.rows = batch.rows(),
             .in = buffers.normed.data(),
-            .in_stride = config.width,
+            .in_stride = config.hidden_size,
             .out = buffers.qkv.data(),
-            .out_stride = config.qkv_width(),
+            .out_stride = config.qkv_size(),
             .bias = bias_of(weights.qkv)},
            workspace);
-  if (config.keeps(layer)) turn_behind_window(config, layer, buffers);
+  if (config.has_sink_tokens(layer)) turn_behind_window(config, layer, buffers);
   store_rows(config, weights, layer, batch, workspace);
   attend_rows(config, layer, batch, workspace);
   multiply(weights.attention_output.matrix,
@@ -228,7 +231,7 @@ void self_attention(const Config& config, const LayerWeights& weights, Index lay
             .in = buffers.attended.data(),
             .in_stride = config.heads * config.value_dim,
             .out = buffers.stream.data(),
-            .out_stride = config.width,
+            .out_stride = config.hidden_size,
             .add = true,
             .bias = bias_of(weights.attention_output)},
            workspace);

@@ -26,8 +26,9 @@ void check(const Config& config, const S& store, std::string_view who) {
     expects(held == 0 || (window > 0 && window <= held), who, ": a store that keeps a window of ",
             held, " tokens, for layer ", layer, ", which looks back ",
             window == 0 ? "to the first" : "further");
-    expects(held == 0 || store.kept() >= config.kept_tokens, who, ": a store that keeps the first ",
-            store.kept(), " tokens, for a model that sees ", config.kept_tokens);
+    expects(held == 0 || store.sink_tokens() >= config.sink_tokens, who,
+            ": a store that keeps the first ", store.sink_tokens(),
+            " tokens, for a model that sees ", config.sink_tokens);
   }
 }
 

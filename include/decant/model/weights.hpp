@@ -33,21 +33,22 @@ struct NormWeights {
 
 struct LayerWeights {
   NormWeights attention_norm;
-  Linear qkv;              // [(heads + kv_heads) * key_dim + kv_heads * value_dim, width]
+  Linear qkv;              // [(heads + kv_heads) * key_dim + kv_heads * value_dim, hidden_size]
   NormWeights query_norm;  // [key_dim] each, empty unless queries and keys are normed by head
   NormWeights key_norm;
-  Linear attention_output;  // [width, heads * value_dim]
+  Linear attention_output;  // [hidden_size, heads * value_dim]
   NormWeights feed_forward_norm;
-  Linear up;  // [2 * feed_forward, width], gate rows first, where gated; else [feed_forward, width]
-  Linear down;  // [width, feed_forward]
+  Linear up;    // [2 * intermediate_size, hidden_size], gate rows first, where gated; else
+                // [intermediate_size, hidden_size]
+  Linear down;  // [hidden_size, intermediate_size]
 };
 
 struct Weights {
-  kernels::Matrix embedding;     // [vocabulary, width]
-  std::vector<float> positions;  // [max_positions, width], empty unless learned
+  kernels::Matrix embedding;     // [vocabulary, hidden_size]
+  std::vector<float> positions;  // [max_positions, hidden_size], empty unless learned
   std::vector<LayerWeights> layers;
   NormWeights output_norm;
-  Linear output;  // [vocabulary, width]; an empty matrix means the embedding is used (tied)
+  Linear output;  // [vocabulary, hidden_size]; an empty matrix means the embedding is used (tied)
 };
 
 // Bytes of all matrices. A decoded token reads each once, of an embedding that is not tied one row.

@@ -46,16 +46,17 @@ inline void check_norm(Norm kind, const NormWeights& norm, Index size, bool opti
 }
 
 inline void check_layer(const Config& config, const LayerWeights& weights, Index layer) {
-  check_norm(config.norm, weights.attention_norm, config.width, false, "the attention norm", layer);
-  check_linear(weights.qkv, config.qkv_width(), config.width, "qkv", layer);
+  check_norm(config.norm, weights.attention_norm, config.hidden_size, false, "the attention norm",
+             layer);
+  check_linear(weights.qkv, config.qkv_size(), config.hidden_size, "qkv", layer);
   check_norm(config.norm, weights.query_norm, config.key_dim, true, "the query norm", layer);
   check_norm(config.norm, weights.key_norm, config.key_dim, true, "the key norm", layer);
-  check_linear(weights.attention_output, config.width, config.heads * config.value_dim,
+  check_linear(weights.attention_output, config.hidden_size, config.heads * config.value_dim,
                "the attention output", layer);
-  check_norm(config.norm, weights.feed_forward_norm, config.width, false, "the feed-forward norm",
-             layer);
-  check_linear(weights.up, config.up_width(), config.width, "up", layer);
-  check_linear(weights.down, config.width, config.feed_forward, "down", layer);
+  check_norm(config.norm, weights.feed_forward_norm, config.hidden_size, false,
+             "the feed-forward norm", layer);
+  check_linear(weights.up, config.up_size(), config.hidden_size, "up", layer);
+  check_linear(weights.down, config.hidden_size, config.intermediate_size, "down", layer);
 }
 
 }  // namespace detail
@@ -65,10 +66,11 @@ inline void check_layer(const Config& config, const LayerWeights& weights, Index
 // Errors   std::invalid_argument naming the weight and both shapes
 inline void check(const Config& config, const Weights& weights) {
   constexpr Index kNoLayer = -1;
-  detail::check_matrix(weights.embedding, config.vocabulary, config.width, "the embedding",
+  detail::check_matrix(weights.embedding, config.vocabulary, config.hidden_size, "the embedding",
                        kNoLayer);
   if (!config.rope || !weights.positions.empty()) {
-    detail::check_vector(weights.positions, checked_product(config.max_positions, config.width),
+    detail::check_vector(weights.positions,
+                         checked_product(config.max_positions, config.hidden_size),
                          config.rope.has_value(), "the positions", kNoLayer);
   }
   expects(std::ssize(weights.layers) == config.layers, "model::Weights: ", weights.layers.size(),
@@ -76,10 +78,10 @@ inline void check(const Config& config, const Weights& weights) {
   for (Index layer = 0; layer < config.layers; ++layer) {
     detail::check_layer(config, weights.layers[static_cast<std::size_t>(layer)], layer);
   }
-  detail::check_norm(config.norm, weights.output_norm, config.width, false, "the output norm",
+  detail::check_norm(config.norm, weights.output_norm, config.hidden_size, false, "the output norm",
                      kNoLayer);
   if (!weights.output.matrix.empty()) {
-    detail::check_matrix(weights.output.matrix, config.vocabulary, config.width, "the output",
+    detail::check_matrix(weights.output.matrix, config.vocabulary, config.hidden_size, "the output",
                          kNoLayer);
   }
   detail::check_vector(weights.output.bias, config.vocabulary, true, "the output", kNoLayer);

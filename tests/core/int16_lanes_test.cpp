@@ -1,5 +1,5 @@
 // tests/core/word_lanes_test.cpp - products of pairs against plain arithmetic, at their extremes.
-#include <decant/core/word_lanes.hpp>
+#include <decant/core/int16_lanes.hpp>
 
 #include <gtest/gtest.h>
 

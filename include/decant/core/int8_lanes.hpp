@@ -1,4 +1,4 @@
-// decant/core/int_lanes.hpp - sixteen 32-bit sums of products of small whole numbers.
+// decant/core/int8_lanes.hpp - sixteen 32-bit sums of products of small whole numbers.
 //
 // Quantised weights meet quantised activations here: four unsigned bytes of each lane times four
 // signed bytes that all lanes share. Whole numbers add exactly, so every machine has the same sums,

@@ -1,9 +1,10 @@
-// decant/core/pair_lanes.hpp - sixteen f32 sums of products of pairs of bf16 numbers.
+// decant/core/bf16_lanes.hpp - sixteen f32 sums of products of pairs of bf16 numbers.
 //
 // Some machines multiply two pairs of bf16 numbers a lane and add both products to an f32 sum at
-// once, twice as many multiply-adds an instruction as f32 has. The twin beside it does the same
-// with two fused multiply-adds; the instruction takes numbers below 2^-126 for zero, and rounds
-// where its maker chose to, so results may differ from machine to machine in their last bits.
+// once, twice as many multiply-adds an instruction as f32 has. The reference beside it does the
+// same with two fused multiply-adds; the instruction takes numbers below 2^-126 for zero, and
+// rounds where its maker chose to, so results may differ from machine to machine in their last
+// bits.
 //
 // Depends on  core/simd.hpp
 // Source      Intel's description of vdpbf16ps

@@ -1,5 +1,5 @@
 // tests/core/int_lanes_test.cpp - products of bytes against plain arithmetic, at their extremes.
-#include <decant/core/int_lanes.hpp>
+#include <decant/core/int8_lanes.hpp>
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // tests/core/pair_lanes_test.cpp - products of pairs of bf16 numbers against plain arithmetic.
-#include <decant/core/pair_lanes.hpp>
+#include <decant/core/bf16_lanes.hpp>
 
 #include <gtest/gtest.h>
 
@@ -31,7 +31,7 @@ std::vector<float> noise(std::size_t count, unsigned seed) {
   return numbers;
 }
 
-TEST(PairLanes, StoreTheNearestNumbersTiesToEven) {
+TEST(BF16Lanes, StoreTheNearestNumbersTiesToEven) {
   const float step = 0x1p-7f;  // of bf16 from 1 to 2
   const std::vector<float> numbers = {1.0f,     1.0f + step / 2, 1.0f + step * 1.5f,
                                       -1.0f,    3.0e38f,         3.4e38f,
@@ -48,7 +48,7 @@ TEST(PairLanes, StoreTheNearestNumbersTiesToEven) {
   }
 }
 
-TEST(PairLanes, KeepWhatIsNoNumber) {
+TEST(BF16Lanes, KeepWhatIsNoNumber) {
   std::vector<float> numbers(16, 1.0f);
   numbers[3] = std::numeric_limits<float>::quiet_NaN();
   numbers[8] = std::numeric_limits<float>::infinity();
@@ -59,7 +59,7 @@ TEST(PairLanes, KeepWhatIsNoNumber) {
   EXPECT_TRUE(std::isnan(half_of(pairs[4], 1)));
 }
 
-TEST(PairLanes, AddBothProductsToTheirSum) {
+TEST(BF16Lanes, AddBothProductsToTheirSum) {
   const std::vector<std::uint32_t> weights = pairs_of(noise(32, 1));
   const std::vector<std::uint32_t> numbers = pairs_of(noise(64, 2));
   const std::vector<float> start = noise(16, 3);
@@ -77,12 +77,12 @@ TEST(PairLanes, AddBothProductsToTheirSum) {
       }
     }
   }
-  std::vector<float> sums(16), twins(16);
+  std::vector<float> sums(16), references(16);
   store(sums.data(), fast);
-  store(twins.data(), plain);
+  store(references.data(), plain);
   for (std::size_t lane = 0; lane < 16; ++lane) {
     EXPECT_NEAR(sums[lane], exact[lane], 1e-5);
-    EXPECT_NEAR(twins[lane], exact[lane], 1e-5);
+    EXPECT_NEAR(references[lane], exact[lane], 1e-5);
   }
 }
 

@@ -1,4 +1,4 @@
-// decant/model/close_gap.hpp - a sequence without some tokens in its middle.
+// decant/model/context_shift.hpp - a sequence without some tokens in its middle.
 //
 // Where a conversation outgrows its model, what was said long ago is cut out and the rest moves up.
 // A key is turned by its position, so it is turned back by as much as it moves; turning composes,
@@ -50,11 +50,12 @@ void move_up(const Config& config, const S& from, S& to, const Range& gap, Posit
 }
 
 template <kv::Store S>
-void check_gap(const Config& config, const S& store, const Range& gap) {
-  check(config, store, "model::close_gap");
-  expects(config.rope.has_value(), "model::close_gap: positions are learned, and cannot be turned");
-  expects(gap.begin >= 0 && gap.begin <= gap.end && gap.end <= store.end(), "model::close_gap: [",
-          gap.begin, ", ", gap.end, ") of ", store.end(), " tokens");
+void check_removed(const Config& config, const S& store, const Range& gap) {
+  check(config, store, "model::context_shift");
+  expects(config.rope.has_value(),
+          "model::context_shift: positions are learned, and cannot be turned");
+  expects(gap.begin >= 0 && gap.begin <= gap.end && gap.end <= store.end(),
+          "model::context_shift: [", gap.begin, ", ", gap.end, ") of ", store.end(), " tokens");
 }
 
 template <kv::Store S>
@@ -75,8 +76,8 @@ void close_in_place(const Config& config, S& store, const Range& gap) {
 // Cost     every number behind the gap is read and written once
 // Threads  the store belongs to the call
 template <codec::Codec K, codec::Codec V>
-void close_gap(const Config& config, kv::Contiguous<K, V>& store, const Range& gap) {
-  detail::check_gap(config, store, gap);
+void context_shift(const Config& config, kv::Contiguous<K, V>& store, const Range& gap) {
+  detail::check_removed(config, store, gap);
   detail::close_in_place(config, store, gap);
 }
 
@@ -85,8 +86,8 @@ void close_gap(const Config& config, kv::Contiguous<K, V>& store, const Range& g
 //
 // Errors   as above, and CacheFull where those are too few; nothing changed then
 template <codec::Codec K, codec::Codec V>
-void close_gap(const Config& config, kv::Paged<K, V>& store, const Range& gap) {
-  detail::check_gap(config, store, gap);
+void context_shift(const Config& config, kv::Paged<K, V>& store, const Range& gap) {
+  detail::check_removed(config, store, gap);
   if (gap.begin == gap.end || !store.shares(gap.begin)) {
     return detail::close_in_place(config, store, gap);
   }

@@ -1,7 +1,7 @@
 // tests/kernels/whole_tile_test.cpp - products of whole numbers: exactly the sums of plain loops,
 // for every count of rows, panels and columns, and so the same bits in any company and on any
 // machine.
-#include <decant/kernels/whole_tile.hpp>
+#include <decant/kernels/integer_tile.hpp>
 
 #include <decant/codec/scaled.hpp>
 
@@ -17,9 +17,9 @@ namespace {
 using namespace decant;
 
 // Rows and panels of random numbers, at their extremes; behind an odd last column lies noise.
-template <codec::WholeNumbers C, int R, int P>
-struct WholeProduct {
-  explicit WholeProduct(Index column_count) : columns(column_count) {
+template <codec::IntegerCodec C, int R, int P>
+struct IntegerProduct {
+  explicit IntegerProduct(Index column_count) : columns(column_count) {
     std::mt19937 random(static_cast<unsigned>(columns * 100 + R * 10 + P));
     const auto pairs = static_cast<std::size_t>(ceil_div(columns, 2));
     const Index scale_rows = std::max<Index>(1, codec::scales_of_row<C>(columns));
@@ -42,8 +42,8 @@ struct WholeProduct {
 
   std::vector<float> run() const {
     std::vector<float> sums(R * P * kLanes, std::nanf(""));
-    kernels::multiply_whole<C, R, P>(rows.data(), row_scales, panels, columns, sums.data(),
-                                     P * kLanes, kernels::StayHere{}, scale_pointers);
+    kernels::multiply_integers<C, R, P>(rows.data(), row_scales, panels, columns, sums.data(),
+                                        P * kLanes, kernels::StayHere{}, scale_pointers);
     return sums;
   }
 
@@ -75,11 +75,11 @@ struct WholeProduct {
   const float* scale_pointers[P];
 };
 
-template <codec::WholeNumbers C, int R, int P>
+template <codec::IntegerCodec C, int R, int P>
 void expect_exact() {
   for (Index columns : {1, 2, 3, 16, 31, 32, 33, 63, 64, 65, 127, 128, 256}) {
     SCOPED_TRACE(testing::Message() << R << " rows, " << P << " panels, " << columns << " columns");
-    const WholeProduct<C, R, P> product(columns);
+    const IntegerProduct<C, R, P> product(columns);
     const std::vector<float> sums = product.run();
     for (int r = 0; r < R; ++r) {
       for (int p = 0; p < P; ++p) {
@@ -93,11 +93,11 @@ void expect_exact() {
 }
 
 template <class C>
-class WholeTile : public testing::Test {};
-using WholeCodecs = testing::Types<codec::Int8, codec::Int4>;
-TYPED_TEST_SUITE(WholeTile, WholeCodecs);
+class IntegerTile : public testing::Test {};
+using IntegerCodecs = testing::Types<codec::Int8, codec::Int4>;
+TYPED_TEST_SUITE(IntegerTile, IntegerCodecs);
 
-TYPED_TEST(WholeTile, IsTheExactSumForEveryShape) {
+TYPED_TEST(IntegerTile, IsTheExactSumForEveryShape) {
   expect_exact<TypeParam, 1, 1>();
   expect_exact<TypeParam, 1, 4>();
   expect_exact<TypeParam, 4, 1>();

@@ -1,6 +1,6 @@
 // tests/model/close_gap_test.cpp - tokens cut out of the middle: keys turn as the arithmetic of
 // angles says, forks and refusals leave everything as it was.
-#include <decant/model/close_gap.hpp>
+#include <decant/model/context_shift.hpp>
 
 #include "kv/stores.hpp"
 #include "law/models.hpp"
@@ -44,7 +44,7 @@ std::vector<float> key_at(const auto& store, Position at, Index dim) {
   return key;
 }
 
-TEST(CloseGap, TurnsKeysBackOnceForEveryTokenRemovedBeforeThem) {
+TEST(ContextShift, TurnsKeysBackOnceForEveryTokenRemovedBeforeThem) {
   const model::Config config = one_pair();
   kv::Contiguous<F32> store(config.geometry(), 16);
   store.reserve(11);
@@ -54,8 +54,8 @@ TEST(CloseGap, TurnsKeysBackOnceForEveryTokenRemovedBeforeThem) {
     store.put(0, 0, at, key, std::vector<float>{static_cast<float>(at)});
   }
   store.publish(11);
-  model::close_gap(config, store, {2, 5});
-  model::close_gap(config, store, {1, 3});  // the second removal counts on top of the first
+  model::context_shift(config, store, {2, 5});
+  model::context_shift(config, store, {1, 3});  // the second removal counts on top of the first
   EXPECT_EQ(store.end(), 6);
   const std::vector<float> key = key_at(store, 5, 2);
   EXPECT_NEAR(key[0], 0.283662, 1e-6);
@@ -69,7 +69,7 @@ TEST(CloseGap, TurnsKeysBackOnceForEveryTokenRemovedBeforeThem) {
 
 // Every second of many tokens is removed, from the front or from the back: no row is lost on the
 // way, nor turned once too often.
-TEST(CloseGap, TakesAnyNumberOfGaps) {
+TEST(ContextShift, TakesAnyNumberOfGaps) {
   const model::Config config = one_pair();
   constexpr Index kTokens = trial::kSlowBuild ? 256 : 4096;
   for (const bool from_the_front : {true, false}) {
@@ -84,7 +84,7 @@ TEST(CloseGap, TakesAnyNumberOfGaps) {
     store.publish(kTokens);
     for (Index n = 0; n < kTokens / 2; ++n) {
       const Position at = from_the_front ? n : kTokens - 2 * (n + 1);
-      model::close_gap(config, store, {at, at + 1});
+      model::context_shift(config, store, {at, at + 1});
     }
     ASSERT_EQ(store.end(), kTokens / 2);
     std::vector<float> key(2), value(1);
@@ -96,17 +96,17 @@ TEST(CloseGap, TakesAnyNumberOfGaps) {
       ASSERT_NEAR(key[1], std::sin(angle), 2e-4) << at;
     }
     const std::vector<float> before = key_at(store, store.end() - 1, 2);
-    model::close_gap(config, store, {7, 7});
+    model::context_shift(config, store, {7, 7});
     EXPECT_EQ(key_at(store, store.end() - 1, 2), before);
   }
 }
 
 template <class Pair>
-class CloseGapOf : public testing::Test {};
-using GapPairs =
+class ContextShiftOf : public testing::Test {};
+using ContextShiftPairs =
     testing::Types<trial::Formats<Int8, Int8>, trial::Formats<Int4, Int4>,
                    trial::Formats<codec::FP8E4M3, codec::FP8E4M3>, trial::Formats<Int8, Int4>>;
-TYPED_TEST_SUITE(CloseGapOf, GapPairs);
+TYPED_TEST_SUITE(ContextShiftOf, ContextShiftPairs);
 
 // Twenty keys of 70 numbers, in groups where the format has them, of which 64 turn.
 model::Config one_wide_head() {
@@ -134,14 +134,14 @@ S twenty_rows() {
 
 // Keys come within two steps of those of f32, and values as they were: rounding again what was
 // rounded changes no bit.
-TYPED_TEST(CloseGapOf, TurnsWhatAKeyStandsForAndNotItsCells) {
+TYPED_TEST(ContextShiftOf, TurnsWhatAKeyStandsForAndNotItsCells) {
   using K = typename TypeParam::Keys;
   using Cache = kv::Contiguous<K, typename TypeParam::Values>;
   const Cache before = twenty_rows<Cache>();
   auto store = twenty_rows<Cache>();
   auto exact = twenty_rows<kv::Contiguous<F32>>();
-  model::close_gap(one_wide_head(), store, {3, 8});
-  model::close_gap(one_wide_head(), exact, {3, 8});
+  model::context_shift(one_wide_head(), store, {3, 8});
+  model::context_shift(one_wide_head(), exact, {3, 8});
   ASSERT_EQ(store.end(), 15);
   const float step = K::kType == codec::Type::fp8_e4m3 ? 1.0f / 8 : 1 / K::kLargest;
   std::vector<float> key(70), right(70), value(45), old_value(45);
@@ -158,7 +158,7 @@ TYPED_TEST(CloseGapOf, TurnsWhatAKeyStandsForAndNotItsCells) {
 }
 
 // In a model of one layer keys and values know nothing of other tokens, so nothing is approximate.
-TEST(CloseGap, IsRecomputingWhereThereIsOneLayer) {
+TEST(ContextShift, IsRecomputingWhereThereIsOneLayer) {
   trial::Family family = trial::normed_heads();
   family.config.layers = 1;
   for (auto pairing : {attention::Pairing::half_split, attention::Pairing::interleaved}) {
@@ -168,7 +168,7 @@ TEST(CloseGap, IsRecomputingWhereThereIsOneLayer) {
     std::vector<Token> tokens = trial::random_tokens(family.config, 120, 3);
     Runner<F32> shifted(decoder, 120);
     shifted.feed(std::span(tokens).first(119));
-    model::close_gap(family.config, shifted.store(), {17, 70});
+    model::context_shift(family.config, shifted.store(), {17, 70});
     const Rows after = shifted.feed(std::span(tokens).last(1));
     tokens.erase(tokens.begin() + 17, tokens.begin() + 70);
     const Rows fresh = trial::decoded<F32>(decoder, tokens);
@@ -176,7 +176,7 @@ TEST(CloseGap, IsRecomputingWhereThereIsOneLayer) {
   }
 }
 
-TEST(CloseGap, GivesTheSameBitsInPagesAndLeavesForksAlone) {
+TEST(ContextShift, GivesTheSameBitsInPagesAndLeavesForksAlone) {
   const trial::Family family = trial::llama();
   const model::Decoder decoder = trial::decoder_of(family);
   const std::vector<Token> tokens = trial::random_tokens(family.config, 101, 3);
@@ -184,7 +184,7 @@ TEST(CloseGap, GivesTheSameBitsInPagesAndLeavesForksAlone) {
   contiguous.feed(std::span(tokens).first(100));
   const Rows whole = contiguous.feed(std::span(tokens).last(1));
   contiguous.store().rewind(100);
-  model::close_gap(family.config, contiguous.store(), {10, 43});
+  model::context_shift(family.config, contiguous.store(), {10, 43});
   const Rows expected = contiguous.feed(std::span(tokens).last(1));
   EXPECT_FALSE(trial::same_rows(whole, expected));
 
@@ -200,18 +200,18 @@ TEST(CloseGap, GivesTheSameBitsInPagesAndLeavesForksAlone) {
   };
   feed(store, std::span(tokens).first(100));
   kv::Paged<F32> fork = store.fork();
-  model::close_gap(family.config, store, {10, 43});
+  model::context_shift(family.config, store, {10, 43});
   EXPECT_EQ(store.end(), 67);
   EXPECT_TRUE(trial::same_bits(expected.back(), feed(store, std::span(tokens).last(1))));
   EXPECT_TRUE(trial::same_bits(whole.back(), feed(fork, std::span(tokens).last(1))));
 
   fork.rewind(100);
-  kv::Paged<F32> twin = fork.fork();
-  EXPECT_THROW(model::close_gap(family.config, fork, {1, 2}), CacheFull);
+  kv::Paged<F32> reference = fork.fork();
+  EXPECT_THROW(model::context_shift(family.config, fork, {1, 2}), CacheFull);
   EXPECT_TRUE(trial::same_bits(whole.back(), feed(fork, std::span(tokens).last(1))));
 }
 
-TEST(CloseGap, NeedsNoPageWhereNoneIsShared) {
+TEST(ContextShift, NeedsNoPageWhereNoneIsShared) {
   const trial::Family family = trial::llama();
   const model::Decoder decoder = trial::decoder_of(family);
   const std::vector<Token> tokens = trial::random_tokens(family.config, 48, 3);
@@ -224,8 +224,8 @@ TEST(CloseGap, NeedsNoPageWhereNoneIsShared) {
   decoder.step(batch, workspace);
   contiguous.feed(tokens);
   EXPECT_EQ(pool.free_pages(), 0);
-  model::close_gap(family.config, store, {3, 20});
-  model::close_gap(family.config, contiguous.store(), {3, 20});
+  model::context_shift(family.config, store, {3, 20});
+  model::context_shift(family.config, contiguous.store(), {3, 20});
   EXPECT_EQ(pool.free_pages(), 1);
   batch.clear();
   batch.add(store, std::span(tokens).first(1));
@@ -234,18 +234,18 @@ TEST(CloseGap, NeedsNoPageWhereNoneIsShared) {
       trial::same_bits(contiguous.feed(std::span(tokens).first(1)).back(), workspace.logits(0)));
 }
 
-TEST(CloseGap, RefusesWhatItCannotDo) {
+TEST(ContextShift, RefusesWhatItCannotDo) {
   const trial::Family family = trial::llama();
   kv::Contiguous<F32> store(family.config.geometry(), 32);
   store.reserve(8);
   store.publish(8);
   for (const Range gap : {Range{-1, 2}, Range{3, 2}, Range{5, 9}}) {
-    EXPECT_THROW(model::close_gap(family.config, store, gap), std::invalid_argument);
+    EXPECT_THROW(model::context_shift(family.config, store, gap), std::invalid_argument);
   }
   EXPECT_EQ(store.end(), 8);
-  model::close_gap(family.config, store, {3, 3});
+  model::context_shift(family.config, store, {3, 3});
   EXPECT_EQ(store.end(), 8);
-  EXPECT_THROW(model::close_gap(trial::gpt2().config, store, {1, 2}), std::invalid_argument);
+  EXPECT_THROW(model::context_shift(trial::gpt2().config, store, {1, 2}), std::invalid_argument);
 }
 
 }  // namespace

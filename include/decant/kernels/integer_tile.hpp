@@ -1,20 +1,20 @@
-// decant/kernels/whole_tile.hpp - R rows of whole numbers times P panels of cells that hold whole
+// decant/kernels/integer_tile.hpp - R rows of whole numbers times P panels of cells that hold whole
 // numbers.
 //
 // One instruction multiplies two columns of sixteen outputs and adds them to sums of 32 bits, and
 // nothing is converted but the sums. These are exact, in whichever order, and rounded when they
 // become f32 and meet a scale.
 //
-// Depends on  codec/concept.hpp, core/{simd,word_lanes}.hpp, kernels/tile.hpp
+// Depends on  codec/concept.hpp, core/{simd,int16_lanes}.hpp, kernels/tile.hpp
 // Tested by   tests/kernels/whole_tile_test.cpp
 #pragma once
 
 #include <decant/codec/concept.hpp>
 #include <decant/core/config.hpp>
-#include <decant/core/int_lanes.hpp>
+#include <decant/core/int16_lanes.hpp>
+#include <decant/core/int8_lanes.hpp>
 #include <decant/core/simd.hpp>
 #include <decant/core/types.hpp>
-#include <decant/core/word_lanes.hpp>
 #include <decant/kernels/tile.hpp>
 
 #include <algorithm>
@@ -25,7 +25,7 @@ namespace decant::inline v0::kernels {
 namespace detail {
 
 // Adds columns k and k + 1, of which the panels' cells are given, to the sums.
-template <codec::WholeNumbers C, int R, int P>
+template <codec::IntegerCodec C, int R, int P>
 DECANT_ALWAYS_INLINE void add_pairs(IntLanes (&at)[R][P], const std::int32_t* row,
                                     const typename C::Cell* const (&cells)[P]) {
   IntLanes pairs[P];
@@ -47,11 +47,11 @@ DECANT_ALWAYS_INLINE void add_pairs(IntLanes (&at)[R][P], const std::int32_t* ro
 //          odd last column the next run of cells is read too, whatever it holds, and the numbers
 //          of rows that it meets must be zero
 // Cost     R * P * 16 * columns multiply-adds
-template <codec::WholeNumbers C, int R, int P, class Ahead = StayHere>
-void multiply_whole(const std::int32_t* rows, const float* row_scales,
-                    const typename C::Cell* const (&panels)[P], Index columns, float* sums,
-                    Index sums_stride, const Ahead& ahead = {},
-                    const float* const* scales = nullptr) {
+template <codec::IntegerCodec C, int R, int P, class Ahead = StayHere>
+void multiply_integers(const std::int32_t* rows, const float* row_scales,
+                       const typename C::Cell* const (&panels)[P], Index columns, float* sums,
+                       Index sums_stride, const Ahead& ahead = {},
+                       const float* const* scales = nullptr) {
   const Index group = C::kGroup > 0 ? C::kGroup : columns;
   for (Index begin = 0; begin < columns; begin += group) {
     const Index end = std::min(columns, begin + group);

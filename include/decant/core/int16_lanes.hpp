@@ -1,16 +1,16 @@
-// decant/core/word_lanes.hpp - sixteen 32-bit sums of products of pairs of 16-bit whole numbers.
+// decant/core/int16_lanes.hpp - sixteen 32-bit sums of products of pairs of 16-bit whole numbers.
 //
 // Keys in whole numbers meet queries in whole numbers here: two signed halves of each lane times
 // two that all lanes share. Whole numbers add exactly, so every machine has the same sums, whether
 // it has an instruction for this or not.
 //
-// Depends on  core/int_lanes.hpp
+// Depends on  core/int8_lanes.hpp
 // Source      Intel's description of vpdpwssd
 // Tested by   tests/core/word_lanes_test.cpp, against dot_pair_plain
 #pragma once
 
 #include <decant/core/config.hpp>
-#include <decant/core/int_lanes.hpp>
+#include <decant/core/int8_lanes.hpp>
 #include <decant/core/types.hpp>
 
 #include <cstddef>
