@@ -4,7 +4,6 @@
 // options such as -ffast-math let it reorder sums and discard the infinities that masks are made
 // of. Such a build is refused here rather than being wrong later.
 //
-// Depends on  nothing
 // Tested by   tests/negative/fast_math.cpp
 #pragma once
 
@@ -25,6 +24,20 @@
 #define DECANT_ALWAYS_INLINE inline __attribute__((always_inline))
 #else
 #define DECANT_ALWAYS_INLINE inline
+#endif
+
+// How a definition that is not a template is marked: `inline` in header-only use, and compiled once
+// when the targets decant::compiled (DECANT_COMPILED) and decant::compiled_io (DECANT_COMPILED_IO)
+// hold the definitions.
+#if defined(DECANT_COMPILED)
+#define DECANT_INLINE
+#else
+#define DECANT_INLINE inline
+#endif
+#if defined(DECANT_COMPILED_IO)
+#define DECANT_IO_INLINE
+#else
+#define DECANT_IO_INLINE inline
 #endif
 
 // Before a loop of constant length whose body must become straight code: sums kept in registers.
