@@ -1,13 +1,17 @@
-# decant_snippets(README.md): every complete program in a ```cpp block is built and run, every ```sh
-# block that a ```text block follows is run, and what they print is the ```text block. Other ```cpp
-# blocks are compiled with the program before them, as functions of what they mention.
+# decant_snippets(README.md guide.md...): every complete program in a ```cpp block is built and run,
+# every ```sh block that a ```text block follows is run, and what they print is the ```text block.
+# Other ```cpp blocks are compiled with the program before them, as functions of what they mention.
 set(mentioned "[[maybe_unused]] const model::Decoder& decoder,
   [[maybe_unused]] kv::Contiguous<codec::BF16>& a, [[maybe_unused]] kv::Contiguous<codec::BF16>& b,
   [[maybe_unused]] std::span<const Token> prompt_chunk, [[maybe_unused]] Token next_token,
   [[maybe_unused]] Executor& threads")
-function(decant_snippets page)
-  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${page})
-  file(READ ${page} rest)
+function(decant_snippets)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${ARGN})
+  set(rest)
+  foreach(page IN LISTS ARGN)
+    file(READ ${page} markdown)
+    string(APPEND rest "\n${markdown}")
+  endforeach()
   set(number 0)
   set(command)
   while(rest MATCHES "(^|\n)```([a-z]+)\n")
