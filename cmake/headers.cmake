@@ -9,12 +9,12 @@ set(DECANT_HEADERS
   include/decant/core/executor.hpp
   include/decant/core/random.hpp
   include/decant/core/shape.hpp
-  include/decant/core/simd.hpp
-  include/decant/core/int8_lanes.hpp
-  include/decant/core/bf16_lanes.hpp
+  include/decant/simd/lanes.hpp
+  include/decant/simd/int8_lanes.hpp
+  include/decant/simd/bf16_lanes.hpp
   include/decant/core/thread_pool.hpp
   include/decant/core/types.hpp
-  include/decant/core/int16_lanes.hpp
+  include/decant/simd/int16_lanes.hpp
   include/decant/codec/concept.hpp
   include/decant/codec/type.hpp
   include/decant/codec/plain.hpp
@@ -32,8 +32,8 @@ set(DECANT_HEADERS
   include/decant/kernels/softmax.hpp
   include/decant/kernels/tile.hpp
   include/decant/kernels/integer_tile.hpp
-  include/decant/kv/block.hpp
-  include/decant/kv/block_range.hpp
+  include/decant/kv/store.hpp
+  include/decant/kv/detail/panel_span_range.hpp
   include/decant/kv/contiguous.hpp
   include/decant/kv/cells.hpp
   include/decant/kv/geometry.hpp

@@ -10,7 +10,7 @@
 #include <decant/io/text_stream.hpp>
 #include <decant/io/tokenizer.hpp>
 #include <decant/io/utf8.hpp>
-#include <decant/kv/block.hpp>
+#include <decant/kv/store.hpp>
 #include <decant/model/decoder.hpp>
 
 #include "support/command_line.hpp"

@@ -7,7 +7,7 @@
 #include <decant/core/thread_pool.hpp>
 #include <decant/io/load_options.hpp>
 #include <decant/io/new_file.hpp>
-#include <decant/kv/block.hpp>
+#include <decant/kv/store.hpp>
 
 #include "support/command_line.hpp"
 #include "support/model.hpp"

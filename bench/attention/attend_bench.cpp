@@ -173,7 +173,9 @@ void decode(benchmark::State& state) {
       bench::kept(std::tuple(heads, keys), [&] { return expected_rows(heads, keys, 1); }));
   Index turn = 0;  // all take the next layer, so that nobody finds what another has just read
   const auto next = [&] { return turn++ % layers; };
-  const auto cells = [&] { return static_cast<const void*>(store.blocks(next(), 0)[0].panels); };
+  const auto cells = [&] {
+    return static_cast<const void*>(store.panel_spans(next(), 0)[0].panels);
+  };
   bench::race(state,
               {.unit = "GB/s",
                .amount = static_cast<double>(bytes),

@@ -8,8 +8,8 @@
 // engine's; compare.py does that, and protocol.py says which commands there are.
 #include <decant/codec/block.hpp>
 #include <decant/core/buffer.hpp>
-#include <decant/core/simd.hpp>
 #include <decant/model/decoder.hpp>
+#include <decant/simd/lanes.hpp>
 #include <decant/version.hpp>
 
 #include "peers/attention_alone.hpp"

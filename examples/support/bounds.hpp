@@ -11,8 +11,8 @@
 
 #include <decant/core/config.hpp>
 #include <decant/core/executor.hpp>
-#include <decant/core/simd.hpp>
 #include <decant/core/types.hpp>
+#include <decant/simd/lanes.hpp>
 
 #include <limits>
 
@@ -21,8 +21,8 @@ namespace examples {
 using decant::Executor;
 using decant::Index;
 using decant::kLanes;
-using decant::kRegisters;
-using decant::Lanes;
+using decant::simd::kRegisters;
+using decant::simd::Lanes;
 
 // Lets the compiler believe that somebody looks at `value`.
 template <class T>
@@ -40,13 +40,13 @@ float read_floats(const float* from, Index count) {
   constexpr Index kStep = kChains * kLanes;
   const Index run = count / Streams / kStep * kStep;
   Lanes top[kChains];
-  for (Lanes& lanes : top) lanes = decant::broadcast(-std::numeric_limits<float>::infinity());
+  for (Lanes& lanes : top) lanes = decant::simd::broadcast(-std::numeric_limits<float>::infinity());
   for (Index at = 0; at < run; at += kStep) {
     DECANT_UNROLL
     for (int stream = 0; stream < Streams; ++stream) {
       DECANT_UNROLL
       for (int i = 0; i < kChains; ++i) {
-        top[i] = max(decant::load(from + stream * run + at + i * kLanes), top[i]);
+        top[i] = max(decant::simd::load(from + stream * run + at + i * kLanes), top[i]);
       }
     }
   }
@@ -68,10 +68,10 @@ void read_memory(const void* from, Index bytes, Executor& executor) {
 inline constexpr int kChains = kRegisters < 4 ? 12 / kRegisters : 3;
 
 inline float multiply_add(Index rounds, float factor, float step) {
-  const Lanes factors = decant::broadcast(factor);
-  const Lanes steps = decant::broadcast(step);
+  const Lanes factors = decant::simd::broadcast(factor);
+  const Lanes steps = decant::simd::broadcast(step);
   Lanes at[kChains];
-  for (Lanes& lanes : at) lanes = decant::broadcast(0.0f);
+  for (Lanes& lanes : at) lanes = decant::simd::broadcast(0.0f);
   for (Index round = 0; round < rounds; ++round) {
     DECANT_UNROLL
     for (int i = 0; i < kChains; ++i) at[i] = madd(at[i], factors, steps);

@@ -7,7 +7,7 @@
 #include <decant/core/types.hpp>
 #include <decant/io/fingerprint.hpp>
 #include <decant/io/snapshot.hpp>
-#include <decant/kv/block.hpp>
+#include <decant/kv/store.hpp>
 #include <decant/model/decoder.hpp>
 
 #include <algorithm>

@@ -2,7 +2,6 @@
 //
 // For users of the library: nothing inside includes it.
 //
-// Depends on  every folder but io
 // Tested by   tests/package/two_units_a.cpp
 #pragma once
 
@@ -21,17 +20,13 @@
 #include <decant/codec/plain.hpp>
 #include <decant/codec/scaled.hpp>
 #include <decant/codec/type.hpp>
-#include <decant/core/bf16_lanes.hpp>
 #include <decant/core/buffer.hpp>
 #include <decant/core/config.hpp>
 #include <decant/core/debug.hpp>
 #include <decant/core/error.hpp>
 #include <decant/core/executor.hpp>
-#include <decant/core/int16_lanes.hpp>
-#include <decant/core/int8_lanes.hpp>
 #include <decant/core/random.hpp>
 #include <decant/core/shape.hpp>
-#include <decant/core/simd.hpp>
 #include <decant/core/thread_pool.hpp>
 #include <decant/core/types.hpp>
 #include <decant/decoding/admission.hpp>
@@ -70,10 +65,9 @@
 #include <decant/kernels/row_tiles.hpp>
 #include <decant/kernels/softmax.hpp>
 #include <decant/kernels/tile.hpp>
-#include <decant/kv/block.hpp>
-#include <decant/kv/block_range.hpp>
 #include <decant/kv/cells.hpp>
 #include <decant/kv/contiguous.hpp>
+#include <decant/kv/detail/panel_span_range.hpp>
 #include <decant/kv/geometry.hpp>
 #include <decant/kv/interchange.hpp>
 #include <decant/kv/layered.hpp>
@@ -84,6 +78,7 @@
 #include <decant/kv/prefix_summary.hpp>
 #include <decant/kv/prefix_tree.hpp>
 #include <decant/kv/ring.hpp>
+#include <decant/kv/store.hpp>
 #include <decant/model/batch.hpp>
 #include <decant/model/config.hpp>
 #include <decant/model/context_shift.hpp>
@@ -97,4 +92,8 @@
 #include <decant/model/weights.hpp>
 #include <decant/model/weights_check.hpp>
 #include <decant/model/workspace.hpp>
+#include <decant/simd/bf16_lanes.hpp>
+#include <decant/simd/int16_lanes.hpp>
+#include <decant/simd/int8_lanes.hpp>
+#include <decant/simd/lanes.hpp>
 #include <decant/version.hpp>

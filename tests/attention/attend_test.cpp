@@ -352,7 +352,7 @@ TEST(AttendScratch, TakesAContextLongerThanItWasMadeFor) {
 // Every place is as large as it is said to be, and no two share a number.
 TEST(AttendScratch, GivesEveryWorkerPlacesOfItsOwn) {
   constexpr Index kQueries = 96;
-  static_assert(attention::block_rows(3) * 3 == kQueries);
+  static_assert(attention::tile_rows(3) * 3 == kQueries);
   attention::Scratch scratch({1, 2, 5, 17}, 6, 3, 1, 64);
   const auto for_places = [&](auto&& f) {
     for (Index at = 0; at < 3; ++at) {

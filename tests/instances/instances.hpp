@@ -26,7 +26,7 @@
 // in a tile of attention.
 #define DECANT_CACHE_INSTANCES(Keyword, Codec)                                                \
   namespace decant::inline v0 {                                                               \
-  Keyword void attention::detail::visit_tile(const attention::detail::QueryBlock&,            \
+  Keyword void attention::detail::visit_tile(const attention::detail::QueryTile&,             \
                                              const attention::detail::KeyTile<Codec, Codec>&, \
                                              const Range&, const attention::Causal&,          \
                                              const attention::Plain&,                         \

@@ -63,7 +63,7 @@ struct IntegerRow {
     scale = largest / 127.0f;
     const float inverse = largest > 0 ? 127.0f / largest : 0.0f;
     for (std::size_t i = 0; i < row.size(); ++i) {
-      const float shifted = madd(row[i], inverse, 12582912.0f);
+      const float shifted = simd::madd(row[i], inverse, 12582912.0f);
       numbers[i] = static_cast<int>(shifted - 12582912.0f);
     }
   }
@@ -88,7 +88,7 @@ float defined(const PackedBlocks<Q>& weights, std::span<const float> in, Index o
       const int weight = scale == 0 ? 0 : static_cast<int>(std::lround(row[at + i] / scale));
       products += weight * whole.numbers[i];
     }
-    sum = madd(static_cast<float>(products) * whole.scale, scale, sum);
+    sum = simd::madd(static_cast<float>(products) * whole.scale, scale, sum);
   }
   return sum;
 }
@@ -150,7 +150,7 @@ TYPED_TEST(BlockProduct, WithFullActivationsAddsInAscendingOrder) {
         for (Index r = 0; r < rows; ++r) {
           float sum = 0;
           for (std::size_t k = 0; k < row.size(); ++k) {
-            sum = madd(in[static_cast<std::size_t>(r * columns) + k], row[k], sum);
+            sum = simd::madd(in[static_cast<std::size_t>(r * columns) + k], row[k], sum);
           }
           ASSERT_EQ(out[static_cast<std::size_t>(r * 37 + output)], sum)
               << columns << " columns, row " << r << ", output " << output;

@@ -27,7 +27,7 @@ struct IntegerProduct {
     for (std::size_t at = 0; at < rows.size(); ++at) {
       const auto number = [&] { return static_cast<std::int32_t>(random() % 65535) - 32767; };
       const bool odd = columns % 2 == 1 && at / R == pairs - 1;
-      rows[at] = pair_of(number(), odd ? 0 : number());
+      rows[at] = simd::pack_int16(number(), odd ? 0 : number());
     }
     for (int r = 0; r < R; ++r) row_scales[r] = 0.001f * static_cast<float>(r + 1);
     for (int p = 0; p < P; ++p) {
@@ -42,8 +42,8 @@ struct IntegerProduct {
 
   std::vector<float> run() const {
     std::vector<float> sums(R * P * kLanes, std::nanf(""));
-    kernels::multiply_integers<C, R, P>(rows.data(), row_scales, panels, columns, sums.data(),
-                                        P * kLanes, kernels::StayHere{}, scale_pointers);
+    kernels::multiply_integer_tile<C, R, P>(rows.data(), row_scales, panels, columns, sums.data(),
+                                            P * kLanes, kernels::StayHere{}, scale_pointers);
     return sums;
   }
 
@@ -61,7 +61,8 @@ struct IntegerProduct {
       }
       const float part = static_cast<float>(sum) * row_scales[r];
       if constexpr (C::kGroup == 0) return part;
-      total = madd(part, scales[p][static_cast<std::size_t>(begin / group * kLanes + lane)], total);
+      total = simd::madd(part, scales[p][static_cast<std::size_t>(begin / group * kLanes + lane)],
+                         total);
     }
     return total;
   }

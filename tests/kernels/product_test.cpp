@@ -204,7 +204,7 @@ TYPED_TEST(Product, AddsColumnsInAscendingOrder) {
           for (std::size_t k = 0; k < static_cast<std::size_t>(columns); ++k) {
             const auto weight =
                 static_cast<float>(reference.matrix.row(static_cast<Index>(output))[k]);
-            sum = madd(product.in_row(row)[k], weight, sum);
+            sum = simd::madd(product.in_row(row)[k], weight, sum);
           }
           expected[output] = sum;
         }

@@ -28,7 +28,7 @@ Part part_of(std::span<const float> scores, std::size_t first, std::size_t last,
   }
   if (part.state.empty()) return part;
   for (std::size_t j = first; j < last; ++j) {
-    const float weight = decant::exp(scores[j] - part.state.maximum);
+    const float weight = simd::exp(scores[j] - part.state.maximum);
     part.state.sum += weight;
     for (std::size_t d = 0; d < dim; ++d) {
       part.values[d] += weight * static_cast<float>((j + d) % 7);

@@ -105,7 +105,7 @@ TYPED_TEST(ContiguousStore, HandsOutPanelsInTheLayoutOfItsGeometry) {
   const Index lanes = 32;
   for (Index layer = 0; layer < kGeometry.layers; ++layer) {
     for (Index head = 0; head < kGeometry.heads; ++head) {
-      const auto blocks = store.blocks(layer, head);
+      const auto blocks = store.panel_spans(layer, head);
       ASSERT_EQ(blocks.size(), 1u);
       EXPECT_EQ(blocks[0].first, 0);
       EXPECT_EQ(blocks[0].tokens, 48);

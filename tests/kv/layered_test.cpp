@@ -89,15 +89,15 @@ TEST(Layered, HandsOutTheBlocksOfTheStoreThatHasTheLayer) {
   Index next = 0;
   for (int chunk = 0; chunk < 30; ++chunk) append(store, next_ids(next, 9));
   for (Index layer : {0, 1}) {
-    const auto blocks = store.blocks(layer, 2);
+    const auto blocks = store.panel_spans(layer, 2);
     const Index held = layer == 0 ? 0 : store.begin(1);
     ASSERT_EQ(blocks[0].first, held);
     for (Position at = held; at < store.end(); at += 16) {
-      const kv::Block block = at < blocks[0].end() ? blocks[0] : blocks[1];
-      EXPECT_EQ(block.panel(at), layer == 0 ? store.global().blocks(0, 2)[0].panel(at)
-                                            : (at < store.local().blocks(0, 2)[0].end()
-                                                   ? store.local().blocks(0, 2)[0].panel(at)
-                                                   : store.local().blocks(0, 2)[1].panel(at)));
+      const kv::PanelSpan block = at < blocks[0].end() ? blocks[0] : blocks[1];
+      EXPECT_EQ(block.panel(at), layer == 0 ? store.global().panel_spans(0, 2)[0].panel(at)
+                                            : (at < store.local().panel_spans(0, 2)[0].end()
+                                                   ? store.local().panel_spans(0, 2)[0].panel(at)
+                                                   : store.local().panel_spans(0, 2)[1].panel(at)));
     }
   }
 }

@@ -93,11 +93,11 @@ TEST(Ring, HandsOutWhatItHoldsInAtMostTwoBlocks) {
       ring.reserve(7);
       ring.rewind(ring.end() - 2);  // what was reserved is none of it
     }
-    const auto blocks = ring.blocks(1, 1);
+    const auto blocks = ring.panel_spans(1, 1);
     ASSERT_LE(blocks.size(), 2u);
     Position at = (*blocks.begin()).first;
     ASSERT_LE(at, ring.begin(0));
-    for (const kv::Block& block : blocks) {
+    for (const kv::PanelSpan& block : blocks) {
       ASSERT_EQ(block.first, at);
       ASSERT_GT(block.tokens, 0);
       for (; at < block.first + block.tokens; ++at) {
@@ -151,7 +151,7 @@ TEST(Ring, KeepsTheFirstTokensHoweverTheyCome) {
         ids.insert(ids.end(), more.begin(), more.end());
         ASSERT_TRUE(holds(ring, ids));
         Position covered = 0;
-        for (const kv::Block& block : ring.blocks(1, 2)) {
+        for (const kv::PanelSpan& block : ring.panel_spans(1, 2)) {
           ASSERT_GE(block.first, covered);
           covered = block.end();
         }

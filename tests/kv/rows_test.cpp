@@ -248,7 +248,7 @@ testing::AssertionResult lies_as_new(const S& store, std::span<const Index> ids)
   const kv::PanelLayout<K, V> layout(geometry);
   for (Index layer = 0; layer < geometry.layers; ++layer) {
     for (Index head = 0; head < geometry.heads; ++head) {
-      for (const kv::Block& block : store.blocks(layer, head)) {
+      for (const kv::PanelSpan& block : store.panel_spans(layer, head)) {
         const Position end = std::min(block.end(), store.end());
         for (Position at = std::max(block.first, store.begin(layer)); at < end; ++at) {
           Bytes panel(static_cast<std::size_t>(layout.bytes()));

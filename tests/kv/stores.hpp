@@ -6,7 +6,7 @@
 #include "law/bits.hpp"
 
 #include <decant/codec/scaled.hpp>
-#include <decant/kv/block.hpp>
+#include <decant/kv/store.hpp>
 
 #include <algorithm>
 #include <cstddef>

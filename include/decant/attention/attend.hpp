@@ -13,7 +13,6 @@
 //
 // A learned sink of a head is one more score in its softmax, and adds no value.
 //
-// Depends on  attention/{query_tile,segment}.hpp, core/executor.hpp
 // Source      Dao et al. 2022, arXiv:2205.14135; Ainslie et al. 2023, arXiv:2305.13245 (groups)
 // Tested by   tests/attention/{attend,sink}_test.cpp, against tests/reference/attention.hpp
 #pragma once
@@ -26,12 +25,12 @@
 #include <decant/core/error.hpp>
 #include <decant/core/executor.hpp>
 #include <decant/core/shape.hpp>
-#include <decant/core/simd.hpp>
 #include <decant/core/types.hpp>
 #include <decant/kernels/softmax.hpp>
-#include <decant/kv/block.hpp>
 #include <decant/kv/cells.hpp>
 #include <decant/kv/geometry.hpp>
+#include <decant/kv/store.hpp>
+#include <decant/simd/lanes.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -44,8 +43,8 @@ namespace decant::inline v0::attention {
 namespace detail {
 
 template <kv::Store S>
-QueryBlock query_block(const Sequence<S>& sequence, Index index, const Problem& problem, Index head,
-                       Range rows) {
+QueryTile query_tile_at(const Sequence<S>& sequence, Index index, const Problem& problem,
+                        Index head, Range rows) {
   const kv::Geometry& geometry = sequence.store->geometry();
   const Index group = group_size(problem.heads, geometry);
   return {.sequence = index,
@@ -60,7 +59,7 @@ QueryBlock query_block(const Sequence<S>& sequence, Index index, const Problem& 
 
 // The smallest range that holds what every row of the block sees.
 template <Mask M>
-Range visible_to(const QueryBlock& block, const M& mask) {
+Range visible_to(const QueryTile& block, const M& mask) {
   Range all = mask.visible(block.first);
   for (Index q = block.group; q < block.count; q += block.group) {
     const Range row = mask.visible(block.first + q / block.group);
@@ -82,14 +81,14 @@ inline Range segments_of(const Range& visible) noexcept {
 // The values of one query in `out`.
 template <kv::Store S>
 std::span<float> out_row(const Sequence<S>& sequence, const Problem& problem,
-                         const QueryBlock& block, Index q) {
+                         const QueryTile& block, Index q) {
   const Index dim = sequence.store->geometry().value_dim;
   return {sequence.out + block.row_of(q) * problem.out_stride + block.head_of(q) * dim,
           static_cast<std::size_t>(dim)};
 }
 
 template <kv::Store S>
-void finish_row(const Sequence<S>& sequence, const Problem& problem, const QueryBlock& block,
+void finish_row(const Sequence<S>& sequence, const Problem& problem, const QueryTile& block,
                 Index q, kernels::SoftmaxPart total) {
   const std::span<float> out = out_row(sequence, problem, block, q);
   if (problem.sinks != nullptr) kernels::add_sink(total, out, problem.sinks[block.head_of(q)]);
@@ -102,7 +101,7 @@ void finish_row(const Sequence<S>& sequence, const Problem& problem, const Query
 
 // Every segment of one block, one after the other, merged as they close.
 template <kv::Store S, Mask M, Score F>
-void attend_block(const Sequence<S>& sequence, const Problem& problem, const QueryBlock& block,
+void attend_block(const Sequence<S>& sequence, const Problem& problem, const QueryTile& block,
                   const M& mask, const F& transform, const Scratch::Worker& worker) {
   const Range visible = visible_to(block, mask);
   gather<typename S::Keys>(sequence.queries, problem, block, worker);
@@ -128,13 +127,13 @@ void attend_split(const Sequence<S>& sequence, Index index, const Problem& probl
                   const F& transform, Scratch& scratch, Executor& executor) {
   const kv::Geometry& geometry = sequence.store->geometry();
   const auto block_of = [&](Index head) {
-    return query_block(sequence, index, problem, head, {0, 1});
+    return query_tile_at(sequence, index, problem, head, {0, 1});
   };
   const Range visible = visible_to(block_of(0), mask);
   const Index first = segments_of(visible).begin;
   const Index segments = segments_of(visible).size();
   executor.parallel_for(geometry.heads * segments, [&](Index item, Index worker_index) {
-    const QueryBlock block = block_of(item / segments);
+    const QueryTile block = block_of(item / segments);
     Scratch::Worker worker = scratch.worker(worker_index);
     gather<typename S::Keys>(sequence.queries, problem, block, worker);
     worker.values = scratch.slot_values(item);
@@ -143,7 +142,7 @@ void attend_split(const Sequence<S>& sequence, Index index, const Problem& probl
                    segment_at(first + item % segments, visible), mask, transform, worker);
   });
   for (Index head = 0; head < geometry.heads; ++head) {
-    const QueryBlock block = block_of(head);
+    const QueryTile block = block_of(head);
     for (Index q = 0; q < block.count; ++q) {
       const std::span<float> out = out_row(sequence, problem, block, q);
       kernels::SoftmaxPart total;
@@ -171,7 +170,7 @@ void check(const Sequence<S>& sequence, const Problem& problem, const M& mask,
   if (sequence.rows == 0) return;
   const Position begin = mask.visible(sequence.first).begin;
   const Position end = mask.visible(sequence.first + sequence.rows - 1).end;
-  const auto blocks = sequence.store->blocks(problem.layer, 0);
+  const auto blocks = sequence.store->panel_spans(problem.layer, 0);
   const Position room = std::ranges::empty(blocks)
                             ? 0
                             : std::min((*(blocks.end() - 1)).end(), sequence.store->capacity());
@@ -222,7 +221,7 @@ void attend(std::span<const Sequence<S>> sequences, const Problem& problem, cons
   firsts.assign(1, 0);
   for (const Sequence<S>& sequence : sequences) {
     const kv::Geometry& geometry = sequence.store->geometry();
-    const Index rows = block_rows(group_size(problem.heads, geometry));
+    const Index rows = tile_rows(group_size(problem.heads, geometry));
     firsts.push_back(firsts.back() + geometry.heads * ceil_div(sequence.rows, rows));
   }
   executor.parallel_for(firsts.back(), [&](Index item, Index worker) {
@@ -230,12 +229,12 @@ void attend(std::span<const Sequence<S>> sequences, const Problem& problem, cons
     const Index index = after - firsts.begin() - 1;
     const Sequence<S>& sequence = sequences[static_cast<std::size_t>(index)];
     const kv::Geometry& geometry = sequence.store->geometry();
-    const Index rows = block_rows(group_size(problem.heads, geometry));
+    const Index rows = tile_rows(group_size(problem.heads, geometry));
     const Index within = item - *(after - 1);
     const Index first = within / geometry.heads * rows;
     detail::attend_block(sequence, problem,
-                         detail::query_block(sequence, index, problem, within % geometry.heads,
-                                             {first, std::min(first + rows, sequence.rows)}),
+                         detail::query_tile_at(sequence, index, problem, within % geometry.heads,
+                                               {first, std::min(first + rows, sequence.rows)}),
                          mask, transform, scratch.worker(worker));
   });
 }

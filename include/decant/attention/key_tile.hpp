@@ -4,9 +4,8 @@
 // Scores of up to six queries are one tile product with the key panels. Then each query's stand for
 // themselves: scaled, transformed and masked, and turned into weights under the largest so far.
 //
-// Depends on  attention/{problem,score}.hpp, kernels/{softmax,tile,integer_tile}.hpp,
-// kv/geometry.hpp Source      Dao et al. 2022, "FlashAttention", arXiv:2205.14135 Tested by
-// tests/attention/attend_test.cpp, against tests/reference/attention.hpp
+// Source      Dao et al. 2022, "FlashAttention", arXiv:2205.14135
+// Tested by   tests/attention/attend_test.cpp, against tests/reference/attention.hpp
 #pragma once
 
 #include <decant/attention/problem.hpp>
@@ -14,13 +13,13 @@
 #include <decant/codec/concept.hpp>
 #include <decant/core/config.hpp>
 #include <decant/core/shape.hpp>
-#include <decant/core/simd.hpp>
 #include <decant/core/types.hpp>
 #include <decant/kernels/integer_tile.hpp>
 #include <decant/kernels/softmax.hpp>
 #include <decant/kernels/tile.hpp>
 #include <decant/kv/cells.hpp>
 #include <decant/kv/geometry.hpp>
+#include <decant/simd/lanes.hpp>
 
 #include <algorithm>
 #include <array>
@@ -39,7 +38,7 @@ inline constexpr bool kRowScale = C::kScaled && C::kGroup == 0;
 
 // Queries of consecutive rows and of the query heads that share one key head: query q is row
 // q / group, head q % group.
-struct QueryBlock {
+struct QueryTile {
   Index sequence = 0;
   Index row = 0;       // of the block's first row, in its sequence
   Position first = 0;  // position of that row
@@ -56,7 +55,7 @@ struct QueryBlock {
 
 // work(integral_constant<rows>, first query) for the block's queries, six at a time.
 template <class F>
-DECANT_ALWAYS_INLINE void for_tiles(const QueryBlock& block, F&& work) {
+DECANT_ALWAYS_INLINE void for_tiles(const QueryTile& block, F&& work) {
   for (Index query = 0; query < block.count; query += kernels::kTileRows) {
     kernels::with_rows(std::min<Index>(kernels::kTileRows, block.count - query),
                        [&](auto rows) { work(rows, query); });
@@ -88,15 +87,16 @@ inline Range panels_of(const Range& keys) noexcept {
 
 // scores[r][key] = query r · key of R queries from `query` on, for P panels from `panel` on.
 template <int R, int P, codec::Codec K, codec::Codec V, class Ahead>
-void score_panels(const QueryBlock& block, Index query, const KeyTile<K, V>& tile, Index panel,
+void score_panels(const QueryTile& block, Index query, const KeyTile<K, V>& tile, Index panel,
                   const Ahead& ahead, const Scratch::Worker& worker) {
   const typename K::Cell* panels[P];
   for (int p = 0; p < P; ++p) panels[p] = tile.keys[static_cast<std::size_t>(panel + p)];
   float* scores = worker.scores + query * kTileKeys + panel * kv::kPanelTokens;
   if constexpr (codec::IntegerCodec<K>) {
     const std::int32_t* rows = worker.pairs + query * ceil_div(block.key_dim, 2);
-    kernels::multiply_integers<K, R, P>(rows, worker.query_scales + query, panels, block.key_dim,
-                                        scores, kTileKeys, ahead, tile.key_scales.data() + panel);
+    kernels::multiply_integer_tile<K, R, P>(rows, worker.query_scales + query, panels,
+                                            block.key_dim, scores, kTileKeys, ahead,
+                                            tile.key_scales.data() + panel);
   } else {
     kernels::multiply_tile<K, R, P>(worker.queries + query * block.key_dim, panels, block.key_dim,
                                     scores, kTileKeys, kernels::Begin::zero, ahead);
@@ -105,7 +105,7 @@ void score_panels(const QueryBlock& block, Index query, const KeyTile<K, V>& til
 
 // The same for the panels in `panels`.
 template <int R, codec::Codec K, codec::Codec V, class Ahead>
-void score_tile(const QueryBlock& block, Index query, const KeyTile<K, V>& tile, Range panels,
+void score_tile(const QueryTile& block, Index query, const KeyTile<K, V>& tile, Range panels,
                 const Ahead& ahead, const Scratch::Worker& worker) {
   if constexpr (kernels::kTilePanels == kPanelsPerTile) {
     if (panels == Range{0, kPanelsPerTile}) {
@@ -122,23 +122,23 @@ template <codec::Codec K, codec::Codec V, Score F>
 float finish_scores(float* scores, const Range& keys, const KeyTile<K, V>& tile, const F& transform,
                     ScorePlace place) {
   const Range panels = panels_of(keys);
-  Lanes top = broadcast(kernels::kNoScore);
+  simd::Lanes top = simd::broadcast(kernels::kNoScore);
   for (Index panel = panels.begin; panel < panels.end; ++panel) {
     const Index start = panel * kv::kPanelTokens;
     place.first_key = tile.first + start;
     place.keys = std::min(kLanes, keys.end - start);
-    Lanes score = load(scores + start);
+    simd::Lanes score = simd::load(scores + start);
     if constexpr (kRowScale<K>) {
-      score = score * load(tile.key_scales[static_cast<std::size_t>(panel)]);
+      score = score * simd::load(tile.key_scales[static_cast<std::size_t>(panel)]);
     }
     score = transform(score, place);
     if (keys.begin > start || keys.end < start + kLanes) {
-      score = keep(score, keys.begin - start, keys.end - start, kernels::kNoScore);
+      score = simd::select_range(score, keys.begin - start, keys.end - start, kernels::kNoScore);
     }
-    store(scores + start, score);
-    top = max(top, score);
+    simd::store(scores + start, score);
+    top = simd::max(top, score);
   }
-  return reduce_max(top);
+  return simd::reduce_max(top);
 }
 
 // Whether a score is no number. A maximum passes over those: a row of nothing else must not look as
@@ -151,17 +151,17 @@ inline bool holds_nan(const float* scores, const Range& keys) {
 // Turns the scores of one query into weights under the maximum that `part` already has, times the
 // scales of the values; returns what the weights add to its sum.
 template <codec::Codec K, codec::Codec V>
-Lanes weigh(float* scores, const Range& keys, const KeyTile<K, V>& tile, float maximum) {
+simd::Lanes weigh(float* scores, const Range& keys, const KeyTile<K, V>& tile, float maximum) {
   const Range panels = panels_of(keys);
-  Lanes added = broadcast(0.0f);
+  simd::Lanes added = simd::broadcast(0.0f);
   for (Index panel = panels.begin; panel < panels.end; ++panel) {
     float* at = scores + panel * kv::kPanelTokens;
-    const Lanes weight = exp(load(at) - broadcast(maximum));
+    const simd::Lanes weight = simd::exp(simd::load(at) - simd::broadcast(maximum));
     added = added + weight;
     if constexpr (kRowScale<V>) {
-      store(at, weight * load(tile.value_scales[static_cast<std::size_t>(panel)]));
+      simd::store(at, weight * simd::load(tile.value_scales[static_cast<std::size_t>(panel)]));
     } else {
-      store(at, weight);
+      simd::store(at, weight);
     }
   }
   return added;
@@ -170,10 +170,10 @@ Lanes weigh(float* scores, const Range& keys, const KeyTile<K, V>& tile, float m
 // Brings what a query has summed so far under a new maximum.
 inline void rescale(float old_maximum, float maximum, float* sums, float* values,
                     Index value_lanes) {
-  const Lanes factor = broadcast(exp(old_maximum - maximum));
-  store(sums, load(sums) * factor);
+  const simd::Lanes factor = simd::broadcast(simd::exp(old_maximum - maximum));
+  simd::store(sums, simd::load(sums) * factor);
   for (Index at = 0; at < value_lanes; at += kLanes) {
-    store(values + at, load(values + at) * factor);
+    simd::store(values + at, simd::load(values + at) * factor);
   }
 }
 

@@ -4,7 +4,6 @@
 // and where to stop and never multiplies an unseen key by zero. What is no range (a padding mask, a
 // learned bias) is a matter of scores: attention/score.hpp.
 //
-// Depends on  core/types.hpp
 // Source      Vaswani et al. 2017, arXiv:1706.03762; Jiang et al. 2023, arXiv:2310.06825 (window)
 // Tested by   tests/attention/mask_test.cpp
 #pragma once

@@ -3,7 +3,6 @@
 // Rows of a sequence share a store and a mask; sequences of one call share a layer and its shape.
 // The sums on the way live in a scratch that is made once.
 //
-// Depends on  core/buffer.hpp, kernels/softmax.hpp, kv/block.hpp
 // Tested by   tests/attention/attend_test.cpp
 #pragma once
 
@@ -11,11 +10,11 @@
 #include <decant/core/buffer.hpp>
 #include <decant/core/error.hpp>
 #include <decant/core/shape.hpp>
-#include <decant/core/simd.hpp>
 #include <decant/core/types.hpp>
 #include <decant/kernels/softmax.hpp>
-#include <decant/kv/block.hpp>
 #include <decant/kv/geometry.hpp>
+#include <decant/kv/store.hpp>
+#include <decant/simd/lanes.hpp>
 
 #include <algorithm>
 #include <cstdint>
@@ -25,7 +24,7 @@ namespace decant::inline v0::attention {
 
 inline constexpr Index kTileKeys = 64;       // scores of one running-softmax update
 inline constexpr Index kSegmentKeys = 1024;  // keys whose sums stand alone before they merge
-inline constexpr Index kBlockQueries =
+inline constexpr Index kTileQueries =
     96;  // queries that share one walk over keys: 16 tiles of 6 rows
 
 // Consecutive rows of one sequence and the store they look into.
@@ -62,10 +61,8 @@ constexpr Index group_size(Index heads, const kv::Geometry& geometry) noexcept {
   return heads / geometry.heads;
 }
 
-// Rows that are worked on together, so that keys are read once for kBlockQueries queries.
-constexpr Index block_rows(Index group) noexcept {
-  return std::max<Index>(1, kBlockQueries / group);
-}
+// Rows that are worked on together, so that keys are read once for kTileQueries queries.
+constexpr Index tile_rows(Index group) noexcept { return std::max<Index>(1, kTileQueries / group); }
 
 // Memory for the sums of every worker, and for segments that different workers take.
 //
@@ -94,7 +91,7 @@ class Scratch {
         threads_(threads),
         value_lanes_(round_up(geometry.value_dim, kLanes * codec::kLargestPack)),
         group_(checked_group(geometry, heads, threads)),
-        queries_(checked_product(block_rows(group_), group_)),
+        queries_(checked_product(tile_rows(group_), group_)),
         worker_floats_(checked_product(queries_, checked_sum(round_up(geometry.key_dim, kLanes),
                                                              value_lanes_ + kLanes + kTileKeys))),
         worker_pairs_(checked_product(queries_, ceil_div(geometry.key_dim, 2))),

@@ -6,17 +6,16 @@
 // with a scale of its own is off by 1/65534 of its largest number at most, which is nothing beside
 // keys of 8 bits, and the sums are exact.
 //
-// Depends on  attention/{key_tile,problem}.hpp, core/{simd,int16_lanes}.hpp
 // Tested by   tests/attention/query_tile_test.cpp
 #pragma once
 
 #include <decant/attention/key_tile.hpp>
 #include <decant/attention/problem.hpp>
 #include <decant/codec/concept.hpp>
-#include <decant/core/int16_lanes.hpp>
 #include <decant/core/shape.hpp>
-#include <decant/core/simd.hpp>
 #include <decant/core/types.hpp>
+#include <decant/simd/int16_lanes.hpp>
+#include <decant/simd/lanes.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -37,29 +36,29 @@ constexpr Index largest_of_query(Index key_dim) noexcept {
 // with zero. Returns what they are multiples of, which is no number where one of them is none.
 inline float quantise_query(const float* row, Index count, Index largest, std::int32_t* tile,
                             Index rows, Index r) {
-  Lanes top = broadcast(0.0f);
-  Lanes odd = broadcast(0.0f);  // stays zero while there are only numbers
-  for_lanes(count, [&](Index at, Index numbers) {
-    const Lanes part = load_first(row + at, numbers);
-    top = max(top, abs(part));
-    odd = madd(part, broadcast(0.0f), odd);
+  simd::Lanes top = simd::broadcast(0.0f);
+  simd::Lanes odd = simd::broadcast(0.0f);  // stays zero while there are only numbers
+  simd::for_lanes(count, [&](Index at, Index numbers) {
+    const simd::Lanes part = simd::load_first(row + at, numbers);
+    top = simd::max(top, simd::abs(part));
+    odd = simd::madd(part, simd::broadcast(0.0f), odd);
   });
-  const bool numbers = reduce_add(odd) == 0.0f;
-  const float size = numbers ? reduce_max(top) : 0.0f;
+  const bool numbers = simd::reduce_add(odd) == 0.0f;
+  const float size = numbers ? simd::reduce_max(top) : 0.0f;
   const auto most = static_cast<float>(largest);
   const float scale = size / most;
   const bool zero = scale < std::numeric_limits<float>::min();  // or 1 / scale is not finite
   const float inverse = zero ? 0.0f : most / size;
-  for_lanes(count, [&](Index at, Index some) {
+  simd::for_lanes(count, [&](Index at, Index some) {
     alignas(64) float part[kLanes];
     std::int32_t whole[kLanes];
-    store(part, load_first(row + at, some));
+    simd::store(part, simd::load_first(row + at, some));
     for (Index n = 0; n < kLanes; ++n) {
       const float multiple = std::clamp(part[n] * inverse, -most, most);  // in any rounding mode
       whole[n] = numbers ? static_cast<std::int32_t>(std::nearbyint(multiple)) : 0;
     }
     for (Index n = 0; n < some; n += 2) {
-      tile[(at + n) / 2 * rows + r] = pair_of(whole[n], whole[n + 1]);
+      tile[(at + n) / 2 * rows + r] = simd::pack_int16(whole[n], whole[n + 1]);
     }
   });
   if (!numbers) return std::numeric_limits<float>::quiet_NaN();
@@ -69,7 +68,7 @@ inline float quantise_query(const float* row, Index count, Index largest, std::i
 // The block's queries, scaled, as the tiles of kernels/row_tiles.hpp: in f32, or in whole numbers
 // where keys are.
 template <codec::Codec K>
-void gather(const float* queries, const Problem& problem, const QueryBlock& block,
+void gather(const float* queries, const Problem& problem, const QueryTile& block,
             const Scratch::Worker& worker) {
   const Index pairs = ceil_div(block.key_dim, 2);
   for_tiles(block, [&](auto rows, Index query) {

@@ -4,7 +4,6 @@
 // turned once, before they are stored. Angles are computed in double and rounded once, as cosine
 // and sine, so that a far position is as exact as a near one.
 //
-// Depends on  core/error.hpp, core/types.hpp
 // Source      Su et al. 2021, "RoFormer", arXiv:2104.09864; the llama3 rule is that of
 //             Llama 3.1's published `apply_scaling`
 // Tested by   tests/attention/rope_test.cpp

@@ -3,14 +3,13 @@
 // Scores come scaled, sixteen keys at a time. A transform sees them with the row and head they
 // belong to; it must not look at anything else, or a row would depend on its neighbours.
 //
-// Depends on  core/simd.hpp
 // Source      Gemma Team 2024, arXiv:2408.00118 (soft cap); ONNX Attention-23 (additive bias)
 // Tested by   tests/attention/attend_test.cpp
 #pragma once
 
 #include <decant/core/config.hpp>
-#include <decant/core/simd.hpp>
 #include <decant/core/types.hpp>
+#include <decant/simd/lanes.hpp>
 
 #include <concepts>
 
@@ -27,13 +26,14 @@ struct ScorePlace {
 };
 
 template <class F>
-concept Score = requires(const F& transform, const Lanes& scores, const ScorePlace& place) {
-  { transform(scores, place) } -> std::same_as<Lanes>;
+concept Score = requires(const F& transform, const simd::Lanes& scores, const ScorePlace& place) {
+  { transform(scores, place) } -> std::same_as<simd::Lanes>;
 };
 
 // The score as it is.
 struct Plain {
-  DECANT_ALWAYS_INLINE Lanes operator()(const Lanes& scores, const ScorePlace&) const noexcept {
+  DECANT_ALWAYS_INLINE simd::Lanes operator()(const simd::Lanes& scores,
+                                              const ScorePlace&) const noexcept {
     return scores;
   }
 };
@@ -42,8 +42,9 @@ struct Plain {
 struct SoftCap {
   float cap = 50.0f;
 
-  DECANT_ALWAYS_INLINE Lanes operator()(const Lanes& scores, const ScorePlace&) const noexcept {
-    return broadcast(cap) * tanh(scores * broadcast(1.0f / cap));
+  DECANT_ALWAYS_INLINE simd::Lanes operator()(const simd::Lanes& scores,
+                                              const ScorePlace&) const noexcept {
+    return simd::broadcast(cap) * simd::tanh(scores * simd::broadcast(1.0f / cap));
   }
 };
 
@@ -58,10 +59,11 @@ struct Bias {
   Index head_stride = 0;
   Index row_stride = 0;
 
-  DECANT_ALWAYS_INLINE Lanes operator()(const Lanes& scores, const ScorePlace& at) const noexcept {
+  DECANT_ALWAYS_INLINE simd::Lanes operator()(const simd::Lanes& scores,
+                                              const ScorePlace& at) const noexcept {
     const float* from = bias + at.sequence * sequence_stride + at.head * head_stride +
                         at.row * row_stride + at.first_key;
-    return scores + load_first(from, at.keys);
+    return scores + simd::load_first(from, at.keys);
   }
 };
 

@@ -5,7 +5,6 @@
 // are added token by token. A query takes part in a tile exactly as far as it sees keys there, so
 // its bits do not depend on the queries beside it.
 //
-// Depends on  attention/{key_tile,mask,score,problem,value_tile}.hpp, kernels/{softmax,tile}.hpp
 // Source      Dao et al. 2022, "FlashAttention", arXiv:2205.14135
 // Tested by   tests/attention/attend_test.cpp, against tests/reference/attention.hpp
 #pragma once
@@ -18,14 +17,14 @@
 #include <decant/codec/concept.hpp>
 #include <decant/core/config.hpp>
 #include <decant/core/shape.hpp>
-#include <decant/core/simd.hpp>
 #include <decant/core/types.hpp>
 #include <decant/kernels/softmax.hpp>
 #include <decant/kernels/tile.hpp>
-#include <decant/kv/block.hpp>
 #include <decant/kv/cells.hpp>
 #include <decant/kv/geometry.hpp>
 #include <decant/kv/panel.hpp>
+#include <decant/kv/store.hpp>
+#include <decant/simd/lanes.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -36,7 +35,7 @@ namespace decant::inline v0::attention::detail {
 
 // What R queries from `query` on see of the tile, and their scores there.
 template <int R, codec::Codec K, codec::Codec V, Mask M, class Ahead>
-void score_queries(const QueryBlock& block, Index query, const KeyTile<K, V>& tile,
+void score_queries(const QueryTile& block, Index query, const KeyTile<K, V>& tile,
                    const Range& segment, const M& mask, const Ahead& ahead,
                    const Scratch::Worker& worker) {
   Range all = {kTileKeys, 0};
@@ -54,7 +53,7 @@ void score_queries(const QueryBlock& block, Index query, const KeyTile<K, V>& ti
 // values[r] += weights[r] · values of the tokens, for D * 16 dimensions from `dim`. Tokens that
 // all R queries see are added together, the rest query by query, always in ascending order.
 template <int R, int D, codec::Codec K, codec::Codec V, class Ahead>
-void add_queries(const QueryBlock& block, Index query, const KeyTile<K, V>& tile, Index dim,
+void add_queries(const QueryTile& block, Index query, const KeyTile<K, V>& tile, Index dim,
                  const Ahead& ahead, const Scratch::Worker& worker) {
   const auto sums_from = [&](Index q) {
     return ValueSums{worker.scores + q * kTileKeys, worker.values + q * block.value_lanes,
@@ -84,7 +83,7 @@ void add_queries(const QueryBlock& block, Index query, const KeyTile<K, V>& tile
 // other, so that one row's chain of operations hides behind the next row's. Steps of `ahead` are
 // the rows of both passes.
 template <codec::Codec K, codec::Codec V, Score F, class Ahead = kernels::StayHere>
-void update_rows(const QueryBlock& block, const KeyTile<K, V>& tile, const F& transform,
+void update_rows(const QueryTile& block, const KeyTile<K, V>& tile, const F& transform,
                  const Scratch::Worker& worker, const Ahead& ahead = {}) {
   for (Index q = 0; q < block.count; ++q) {
     ahead.run(q);
@@ -109,15 +108,15 @@ void update_rows(const QueryBlock& block, const KeyTile<K, V>& tile, const F& tr
   for (Index q = 0; q < block.count; ++q) {
     ahead.run(block.count + q);
     float* sums = worker.sums + q * kLanes;
-    store(sums, load(sums) + weigh(worker.scores + q * kTileKeys, worker.keys[q], tile,
-                                   worker.parts[q].maximum));
+    simd::store(sums, simd::load(sums) + weigh(worker.scores + q * kTileKeys, worker.keys[q], tile,
+                                               worker.parts[q].maximum));
   }
 }
 
 // work(integral_constant<runs of 16>, first dimension) for the dimensions of values, a few at a
 // time.
 template <class F>
-DECANT_ALWAYS_INLINE void for_dims(const QueryBlock& block, F&& work) {
+DECANT_ALWAYS_INLINE void for_dims(const QueryTile& block, F&& work) {
   constexpr Index kDims = kernels::kTilePanels * kLanes;
   Index dim = 0;
   for (; dim + kDims <= block.value_lanes; dim += kDims) {
@@ -128,7 +127,7 @@ DECANT_ALWAYS_INLINE void for_dims(const QueryBlock& block, F&& work) {
 
 // The values of a tile for all queries.
 template <codec::Codec K, codec::Codec V, class Ahead>
-void add_tile(const QueryBlock& block, const KeyTile<K, V>& tile, const Ahead& ahead,
+void add_tile(const QueryTile& block, const KeyTile<K, V>& tile, const Ahead& ahead,
               const Scratch::Worker& worker) {
   for_dims(block, [&](auto runs, Index dim) {
     for_tiles(block, [&](auto rows, Index query) {
@@ -142,7 +141,7 @@ void add_tile(const QueryBlock& block, const KeyTile<K, V>& tile, const Ahead& a
 // asked for from front to back, a quarter meanwhile, a quarter beside the softmax, half beside the
 // values.
 template <codec::Codec K, codec::Codec V, Mask M, Score F>
-void visit_spread(const QueryBlock& block, const KeyTile<K, V>& tile, const Range& segment,
+void visit_spread(const QueryTile& block, const KeyTile<K, V>& tile, const Range& segment,
                   const M& mask, const F& transform, const Scratch::Worker& worker) {
   const Index quarter = tile.bytes / 4;
   const auto part = [&](Index bytes_before, Index steps, Index bytes) {
@@ -167,7 +166,7 @@ void visit_spread(const QueryBlock& block, const KeyTile<K, V>& tile, const Rang
 // cache, then every softmax, then the values. Memory is asked for the next tile meanwhile: at the
 // pace of reading where one tile product reads it, and in shares where many do.
 template <codec::Codec K, codec::Codec V, Mask M, Score F>
-void visit_tile(const QueryBlock& block, const KeyTile<K, V>& tile, const Range& segment,
+void visit_tile(const QueryTile& block, const KeyTile<K, V>& tile, const Range& segment,
                 const M& mask, const F& transform, const Scratch::Worker& worker) {
   if constexpr (codec::IntegerCodec<K> && kernels::kTilePanels == kPanelsPerTile) {
     if (block.count <= kernels::kTileRows) {
@@ -196,16 +195,16 @@ void visit_tile(const QueryBlock& block, const KeyTile<K, V>& tile, const Range&
 // All tiles of `segment`, a range of positions within one segment, for all queries of the block.
 // worker.parts and worker.values are set to what they see there.
 template <kv::Store S, Mask M, Score F>
-void attend_segment(const QueryBlock& block, const S& store, Index layer, const Range& segment,
+void attend_segment(const QueryTile& block, const S& store, Index layer, const Range& segment,
                     const M& mask, const F& transform, const Scratch::Worker& worker) {
   std::fill_n(worker.parts, block.count, kernels::SoftmaxPart{});
   std::fill_n(worker.sums, block.count * kLanes, 0.0f);
   std::fill_n(worker.values, block.count * block.value_lanes, 0.0f);
   const kv::PanelLayout<typename S::Keys, typename S::Values> layout(store.geometry());
-  const auto blocks = store.blocks(layer, block.head / block.group);
+  const auto blocks = store.panel_spans(layer, block.head / block.group);
   auto next = std::ranges::partition_point(
-      blocks, [&](const kv::Block& before) { return before.end() <= segment.begin; });
-  kv::Block held;
+      blocks, [&](const kv::PanelSpan& before) { return before.end() <= segment.begin; });
+  kv::PanelSpan held;
   KeyTile<typename S::Keys, typename S::Values> tile;
   tile.bytes = layout.bytes() * kPanelsPerTile;
   for (tile.first = segment.begin / kTileKeys * kTileKeys; tile.first < segment.end;
@@ -226,7 +225,7 @@ void attend_segment(const QueryBlock& block, const S& store, Index layer, const 
     visit_tile(block, tile, segment, mask, transform, worker);
   }
   for (Index query = 0; query < block.count; ++query) {
-    worker.parts[query].sum = reduce_add(load(worker.sums + query * kLanes));
+    worker.parts[query].sum = simd::reduce_add(simd::load(worker.sums + query * kLanes));
   }
 }
 

@@ -3,17 +3,16 @@
 // Lanes run over the dimensions of a value, and tokens are added in ascending order, each into the
 // one accumulator of its dimension; a row's sum is the same alone or with others.
 //
-// Depends on  attention/problem.hpp, codec/concept.hpp, kernels/tile.hpp, kv/geometry.hpp
 // Tested by   tests/attention/attend_test.cpp
 #pragma once
 
 #include <decant/attention/problem.hpp>
 #include <decant/codec/concept.hpp>
 #include <decant/core/config.hpp>
-#include <decant/core/simd.hpp>
 #include <decant/core/types.hpp>
 #include <decant/kernels/tile.hpp>
 #include <decant/kv/cells.hpp>
+#include <decant/simd/lanes.hpp>
 
 #include <algorithm>
 
@@ -33,11 +32,11 @@ struct ValueSums {
 // Shape    cells hold the run of `dim`, number I of their interleave; scales are those of the
 //          token's panel, [groups][16], where the codec has groups
 template <codec::Codec C, int I, int D>
-DECANT_ALWAYS_INLINE void widen_values(Lanes (&values)[D], const typename C::Cell* cells,
+DECANT_ALWAYS_INLINE void widen_values(simd::Lanes (&values)[D], const typename C::Cell* cells,
                                        [[maybe_unused]] const float* scales,
                                        [[maybe_unused]] Index dim, [[maybe_unused]] Index token) {
   static_assert(C::kPack == 1 || D == 1 || D % 2 == 0, "runs come in pairs, or one by one");
-  decant::detail::unroll<D>([&](auto d) {
+  simd::unroll<D>([&](auto d) {
     if constexpr (C::kPack == 1) {
       values[d] = C::template widen<I>(cells + d * kLanes * C::kInterleave);
     } else {
@@ -47,24 +46,24 @@ DECANT_ALWAYS_INLINE void widen_values(Lanes (&values)[D], const typename C::Cel
     }
     if constexpr (C::kGroup > 0) {
       const Index group = (dim + d * kLanes) / C::kGroup;
-      values[d] = values[d] * broadcast(scales[group * kLanes + token % kLanes]);
+      values[d] = values[d] * simd::broadcast(scales[group * kLanes + token % kLanes]);
     }
   });
 }
 
 // Adds Count tokens, from `token` on, that lie in one group of C::kInterleave from number First on.
 template <codec::Codec C, int First, int Count, int R, int D>
-DECANT_ALWAYS_INLINE void add_tokens(Lanes (&at)[R][D], const ValueSums& work,
+DECANT_ALWAYS_INLINE void add_tokens(simd::Lanes (&at)[R][D], const ValueSums& work,
                                      const typename C::Cell* group, const float* scales, Index dim,
                                      Index token) {
-  decant::detail::unroll<Count>([&](auto i) {
-    Lanes values[D];
+  simd::unroll<Count>([&](auto i) {
+    simd::Lanes values[D];
     widen_values<C, First + i>(values, group, scales, dim, token + i);
     DECANT_UNROLL
     for (int r = 0; r < R; ++r) {
-      const Lanes weight = broadcast(work.weights[r * kTileKeys + token + i]);
+      const simd::Lanes weight = simd::broadcast(work.weights[r * kTileKeys + token + i]);
       DECANT_UNROLL
-      for (int d = 0; d < D; ++d) at[r][d] = madd(weight, values[d], at[r][d]);
+      for (int d = 0; d < D; ++d) at[r][d] = simd::madd(weight, values[d], at[r][d]);
     }
   });
 }
@@ -79,11 +78,12 @@ void add_values(const ValueSums& work, const typename C::Cell* const* panels,
   constexpr Index kStep = C::kInterleave;
   static_assert(kStep == 1 || kStep == 2, "interleaves of 1 and 2 are written");
   const Index row = work.lanes / C::kPack * kStep;  // cells of kStep tokens
-  Lanes at[R][D];
+  simd::Lanes at[R][D];
   DECANT_UNROLL
   for (int r = 0; r < R; ++r) {
     DECANT_UNROLL
-    for (int d = 0; d < D; ++d) at[r][d] = load(work.sums + r * work.lanes + dim + d * kLanes);
+    for (int d = 0; d < D; ++d)
+      at[r][d] = simd::load(work.sums + r * work.lanes + dim + d * kLanes);
   }
   for (Index token = tokens.begin; token < tokens.end;) {
     const Index panel = token / kv::kPanelTokens;
@@ -113,7 +113,8 @@ void add_values(const ValueSums& work, const typename C::Cell* const* panels,
   DECANT_UNROLL
   for (int r = 0; r < R; ++r) {
     DECANT_UNROLL
-    for (int d = 0; d < D; ++d) store(work.sums + r * work.lanes + dim + d * kLanes, at[r][d]);
+    for (int d = 0; d < D; ++d)
+      simd::store(work.sums + r * work.lanes + dim + d * kLanes, at[r][d]);
   }
 }
 

@@ -4,7 +4,6 @@
 // number. Quantising follows the format's reference, so a weight quantised here has the bits that
 // another tool would have written.
 //
-// Depends on  codec/concept.hpp, codec/plain.hpp
 // Source      GGUF: block_q8_0 and block_q4_0 of the ggml library
 // Tested by   tests/codec/block_test.cpp
 #pragma once

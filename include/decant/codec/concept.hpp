@@ -4,16 +4,15 @@
 // says how many consecutive cells of one lane lie side by side in a panel (`kInterleave`), and
 // widens any of their numbers in a run of 16 * kInterleave cells; widening is exact.
 //
-// Depends on  codec/type.hpp, core/{config,int8_lanes,shape,simd,types}.hpp
 // Tested by   tests/codec/{plain,scaled,int4}_test.cpp, which run the laws
 #pragma once
 
 #include <decant/codec/type.hpp>
 #include <decant/core/config.hpp>
-#include <decant/core/int8_lanes.hpp>
 #include <decant/core/shape.hpp>
-#include <decant/core/simd.hpp>
 #include <decant/core/types.hpp>
+#include <decant/simd/int8_lanes.hpp>
+#include <decant/simd/lanes.hpp>
 
 #include <algorithm>
 #include <concepts>
@@ -53,7 +52,7 @@ concept Codec = StoresNumbers<C> && requires(const typename C::Cell* cells) {
   { C::kScaled } -> std::convertible_to<bool>;
   { C::kGroup } -> std::convertible_to<Index>;
   requires(!C::kScaled) || requires { C::kLargest; };
-  { C::template widen<C::kInterleave * C::kPack - 1>(cells) } noexcept -> std::same_as<Lanes>;
+  { C::template widen<C::kInterleave * C::kPack - 1>(cells) } noexcept -> std::same_as<simd::Lanes>;
 };
 
 // One whose numbers are whole, of a size up to 128, and which gives two numbers of every lane, and
@@ -62,7 +61,7 @@ concept Codec = StoresNumbers<C> && requires(const typename C::Cell* cells) {
 template <class C>
 concept IntegerCodec =
     Codec<C> && C::kScaled && C::kInterleave == 1 && requires(const typename C::Cell* cells) {
-      { C::pairs(cells) } noexcept -> std::same_as<IntLanes>;
+      { C::widen_int16(cells) } noexcept -> std::same_as<simd::IntLanes>;
     };
 
 // The cell of number(0) and, where it holds two, number(1); and one of its numbers.

@@ -3,15 +3,14 @@
 // A cell holds two whole numbers from -7 to 7, each plus 8. Groups of 32, as weights in four bits
 // have them: a row of 128 numbers that shares one scale would lose most of its numbers to zero.
 //
-// Depends on  codec/concept.hpp, core/{simd,int16_lanes}.hpp
 // Tested by   tests/codec/int4_test.cpp
 #pragma once
 
 #include <decant/codec/concept.hpp>
 #include <decant/core/config.hpp>
-#include <decant/core/int16_lanes.hpp>
-#include <decant/core/simd.hpp>
 #include <decant/core/types.hpp>
+#include <decant/simd/int16_lanes.hpp>
+#include <decant/simd/lanes.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -40,7 +39,7 @@ struct Int4 {
   }
 
   template <int I>
-  static DECANT_ALWAYS_INLINE Lanes widen(const Cell* cells) noexcept {
+  static DECANT_ALWAYS_INLINE simd::Lanes widen(const Cell* cells) noexcept {
 #if defined(EIGEN_VECTORIZE_AVX512)
     const __m512 numbers = _mm512_setr_ps(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7);
     const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(cells));
@@ -58,11 +57,11 @@ struct Int4 {
 #else
     alignas(64) float wide[kLanes];
     for (int n = 0; n < kLanes; ++n) wide[n] = load(cells[n], I);
-    return decant::load(wide);
+    return simd::load(wide);
 #endif
   }
-  static DECANT_ALWAYS_INLINE IntLanes pairs(const Cell* cells) noexcept {
-    return pairs_of_nibbles(cells);
+  static DECANT_ALWAYS_INLINE simd::IntLanes widen_int16(const Cell* cells) noexcept {
+    return simd::int16_of_nibbles(cells);
   }
 
  private:

@@ -4,7 +4,6 @@
 // widens with one shift and one mask and is what the machines' bf16 products want; f16 has no such
 // product, so its cells lie in lane order, as the conversion instructions read them.
 //
-// Depends on  codec/concept.hpp, core/simd.hpp, Eigen
 // Source      IEEE 754-2019 (binary16, binary32); bfloat16 is the upper half of a binary32
 // Tested by   tests/codec/plain_test.cpp
 #pragma once
@@ -12,8 +11,8 @@
 #include <decant/codec/concept.hpp>
 #include <decant/core/config.hpp>
 #include <decant/core/error.hpp>
-#include <decant/core/simd.hpp>
 #include <decant/core/types.hpp>
+#include <decant/simd/lanes.hpp>
 
 #include <Eigen/Core>
 #include <bit>
@@ -37,8 +36,8 @@ struct F32 {
   static Cell store(float number) noexcept { return number; }
   static float load(Cell cell) noexcept { return cell; }
   template <int I>
-  static DECANT_ALWAYS_INLINE Lanes widen(const Cell* cells) noexcept {
-    return decant::load(cells);
+  static DECANT_ALWAYS_INLINE simd::Lanes widen(const Cell* cells) noexcept {
+    return simd::load(cells);
   }
 };
 
@@ -55,9 +54,9 @@ struct BF16 {
 
   // Each 32-bit word holds number 0 of its lane in the low half and number 1 in the high half.
   template <int I>
-  static DECANT_ALWAYS_INLINE Lanes widen(const Cell* cells) noexcept {
-    const Lanes pairs = load_words(cells);
-    return I == 0 ? low_halves(pairs) : high_halves(pairs);
+  static DECANT_ALWAYS_INLINE simd::Lanes widen(const Cell* cells) noexcept {
+    const simd::Lanes pairs = simd::load_words(cells);
+    return I == 0 ? simd::low_halves(pairs) : simd::high_halves(pairs);
   }
 };
 
@@ -73,7 +72,7 @@ struct F16 {
   static float load(Cell cell) noexcept { return static_cast<float>(cell); }
 
   template <int I>
-  static DECANT_ALWAYS_INLINE Lanes widen(const Cell* cells) noexcept {
+  static DECANT_ALWAYS_INLINE simd::Lanes widen(const Cell* cells) noexcept {
 #if defined(EIGEN_VECTORIZE_AVX512)
     return {{_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(cells)))}};
 #else
@@ -86,7 +85,7 @@ struct F16 {
 #else
     for (int n = 0; n < kLanes; ++n) wide[n] = load(cells[n]);
 #endif
-    return decant::load(wide);
+    return simd::load(wide);
 #endif
   }
 };

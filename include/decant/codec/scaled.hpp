@@ -9,7 +9,6 @@
 // has a scale for every 32 numbers of a row, which multiplies the sum of those of a key, and those
 // of a value as they are widened.
 //
-// Depends on  codec/{concept,int4,plain}.hpp, core/{simd,int16_lanes}.hpp
 // Source      Micikevicius et al. 2022, arXiv:2209.05433 (fp8)
 // Tested by   tests/codec/scaled_test.cpp
 #pragma once
@@ -18,9 +17,9 @@
 #include <decant/codec/int4.hpp>
 #include <decant/codec/plain.hpp>
 #include <decant/core/config.hpp>
-#include <decant/core/int16_lanes.hpp>
-#include <decant/core/simd.hpp>
 #include <decant/core/types.hpp>
+#include <decant/simd/int16_lanes.hpp>
+#include <decant/simd/lanes.hpp>
 
 #include <algorithm>
 #include <bit>
@@ -40,7 +39,7 @@ namespace detail {
 
 // Sixteen halves, given as their bits, widened.
 template <class F>
-DECANT_ALWAYS_INLINE Lanes widen_halves(F&& bits_of) noexcept {
+DECANT_ALWAYS_INLINE simd::Lanes widen_halves(F&& bits_of) noexcept {
   F16::Cell halves[kLanes];
   for (int n = 0; n < kLanes; ++n) {
     halves[n] = Eigen::numext::bit_cast<Eigen::half>(static_cast<std::uint16_t>(bits_of(n)));
@@ -88,7 +87,7 @@ struct Int8 {
   static float load(Cell cell) noexcept { return static_cast<float>(cell); }
 
   template <int I>
-  static DECANT_ALWAYS_INLINE Lanes widen(const Cell* cells) noexcept {
+  static DECANT_ALWAYS_INLINE simd::Lanes widen(const Cell* cells) noexcept {
 #if defined(EIGEN_VECTORIZE_AVX512)
     const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(cells));
     return {{_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes))}};
@@ -100,11 +99,11 @@ struct Int8 {
 #else
     alignas(64) float wide[kLanes];
     for (int n = 0; n < kLanes; ++n) wide[n] = load(cells[n]);
-    return decant::load(wide);
+    return simd::load(wide);
 #endif
   }
-  static DECANT_ALWAYS_INLINE IntLanes pairs(const Cell* cells) noexcept {
-    return pairs_of_bytes(cells);
+  static DECANT_ALWAYS_INLINE simd::IntLanes widen_int16(const Cell* cells) noexcept {
+    return simd::int16_of_bytes(cells);
   }
 };
 
@@ -125,7 +124,7 @@ struct FP8E5M2 {
   }
 
   template <int I>
-  static DECANT_ALWAYS_INLINE Lanes widen(const Cell* cells) noexcept {
+  static DECANT_ALWAYS_INLINE simd::Lanes widen(const Cell* cells) noexcept {
 #if defined(EIGEN_VECTORIZE_AVX512)
     const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(cells));
     return {{_mm512_cvtph_ps(_mm256_slli_epi16(_mm256_cvtepu8_epi16(bytes), 8))}};
@@ -152,7 +151,7 @@ struct FP8E4M3 {
   }
 
   template <int I>
-  static DECANT_ALWAYS_INLINE Lanes widen(const Cell* cells) noexcept {
+  static DECANT_ALWAYS_INLINE simd::Lanes widen(const Cell* cells) noexcept {
 #if defined(EIGEN_VECTORIZE_AVX512)
     const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(cells));
     const __m256i wide = _mm256_slli_epi16(_mm256_cvtepi8_epi16(bytes), 7);  // the sign twice

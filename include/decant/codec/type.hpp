@@ -1,6 +1,5 @@
 // decant/codec/type.hpp - the names of the number formats.
 //
-// Depends on  nothing
 // Tested by   tests/codec/plain_test.cpp
 #pragma once
 

@@ -4,7 +4,6 @@
 // it: a large store costs address space until its tokens arrive. Large buffers ask for huge pages,
 // since reading gigabytes through 4 KiB pages spends a tenth of the time on their addresses.
 //
-// Depends on  core/shape.hpp
 // Tested by   tests/core/buffer_test.cpp
 #pragma once
 

@@ -5,7 +5,6 @@
 // canaries between them; the address sanitizer refuses pages that are free; and two threads that
 // change one pool at once end the program. Without it nothing of this is there.
 //
-// Depends on  core/{config,types}.hpp
 // Tested by   tests/kv/debug_test.cpp
 #pragma once
 

@@ -4,7 +4,6 @@
 // anything was changed. std::invalid_argument is the caller's mistake, CacheFull is a store
 // without room, CannotRewind one that has forgotten, FormatError a file that is not what it claims.
 //
-// Depends on  nothing
 // Tested by   tests/core/error_test.cpp
 #pragma once
 

@@ -4,7 +4,6 @@
 // the serial one here, the pool of core/thread_pool.hpp, or the user's. Pieces never share a sum,
 // so how they are spread cannot change a bit.
 //
-// Depends on  core/types.hpp
 // Tested by   tests/core/executor_test.cpp
 #pragma once
 

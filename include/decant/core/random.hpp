@@ -4,7 +4,6 @@
 // share, so a sampled token does not depend on its neighbours in a batch, on a preemption, or on
 // how often the step was tried; and the bits are the same on every platform.
 //
-// Depends on  core/types.hpp
 // Source      Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3", SC11
 // Tested by   tests/core/random_test.cpp, against the authors' published vectors
 #pragma once

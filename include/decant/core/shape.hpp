@@ -3,7 +3,6 @@
 // Extents come from files and from callers, so their products are checked once, where a buffer
 // or a geometry is made; inner loops then multiply freely.
 //
-// Depends on  core/error.hpp, core/types.hpp
 // Tested by   tests/core/shape_test.cpp
 #pragma once
 

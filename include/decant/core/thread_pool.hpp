@@ -5,7 +5,6 @@
 // items are done, not when every worker has noticed it, so a busy machine does not hold it up. An
 // idle pool burns nothing: a tenth of a millisecond without work, and its threads sleep.
 //
-// Depends on  core/error.hpp, core/executor.hpp
 // Tested by   tests/core/executor_test.cpp, also under the thread sanitizer
 #pragma once
 

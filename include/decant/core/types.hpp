@@ -3,7 +3,6 @@
 // Sizes and offsets are signed 64-bit: a cache of 70 billion parameters' keys passes 2^32 bytes
 // within one sequence, and a signed difference of positions cannot wrap.
 //
-// Depends on  nothing
 // Tested by   tests/core/shape_test.cpp
 #pragma once
 
@@ -14,6 +13,9 @@ namespace decant::inline v0 {
 using Index = std::int64_t;     // a count, an extent or an offset
 using Position = std::int64_t;  // of a token in its own sequence, from 0
 using Token = std::int32_t;     // an id in [0, vocabulary)
+
+// Values of one simd::Lanes, outputs of a panel of weights, and tokens of a panel of keys.
+inline constexpr Index kLanes = 16;
 
 // The positions [begin, end).
 struct Range {

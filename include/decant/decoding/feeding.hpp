@@ -8,7 +8,7 @@
 #include <decant/core/error.hpp>
 #include <decant/core/types.hpp>
 #include <decant/decoding/generation.hpp>
-#include <decant/kv/block.hpp>
+#include <decant/kv/store.hpp>
 #include <decant/model/batch.hpp>
 #include <decant/model/config.hpp>
 #include <decant/model/decoder.hpp>

@@ -14,7 +14,7 @@
 #include <decant/decoding/drafter.hpp>
 #include <decant/decoding/generation.hpp>
 #include <decant/decoding/run.hpp>
-#include <decant/kv/block.hpp>
+#include <decant/kv/store.hpp>
 #include <decant/model/decoder.hpp>
 #include <decant/model/workspace.hpp>
 

@@ -15,10 +15,10 @@
 #include <decant/decoding/generation.hpp>
 #include <decant/decoding/request.hpp>
 #include <decant/decoding/statistics.hpp>
-#include <decant/kv/block.hpp>
 #include <decant/kv/page_pool.hpp>
 #include <decant/kv/paged.hpp>
 #include <decant/kv/prefix.hpp>
+#include <decant/kv/store.hpp>
 #include <decant/model/batch.hpp>
 #include <decant/model/config.hpp>
 #include <decant/model/workspace.hpp>

@@ -16,7 +16,7 @@
 #include <decant/decoding/feeding.hpp>
 #include <decant/decoding/history.hpp>
 #include <decant/decoding/sampler.hpp>
-#include <decant/kv/block.hpp>
+#include <decant/kv/store.hpp>
 #include <decant/model/batch.hpp>
 #include <decant/model/decoder.hpp>
 #include <decant/model/workspace.hpp>

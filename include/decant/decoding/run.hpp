@@ -17,7 +17,7 @@
 #include <decant/decoding/drafter.hpp>
 #include <decant/decoding/feeding.hpp>
 #include <decant/decoding/generation.hpp>
-#include <decant/kv/block.hpp>
+#include <decant/kv/store.hpp>
 #include <decant/model/batch.hpp>
 #include <decant/model/decoder.hpp>
 #include <decant/model/workspace.hpp>

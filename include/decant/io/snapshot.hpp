@@ -17,9 +17,9 @@
 #include <decant/io/snapshot_format.hpp>
 #include <decant/io/tensor.hpp>
 #include <decant/io/utf8.hpp>
-#include <decant/kv/block.hpp>
 #include <decant/kv/geometry.hpp>
 #include <decant/kv/panel.hpp>
+#include <decant/kv/store.hpp>
 
 #include <algorithm>
 #include <charconv>

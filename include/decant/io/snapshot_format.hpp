@@ -22,10 +22,10 @@
 #include <decant/core/error.hpp>
 #include <decant/core/types.hpp>
 #include <decant/io/sealed_tensors.hpp>
-#include <decant/kv/block.hpp>
 #include <decant/kv/cells.hpp>
 #include <decant/kv/geometry.hpp>
 #include <decant/kv/panel.hpp>
+#include <decant/kv/store.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -144,13 +144,13 @@ HeadRows<S> rows_of(const S& store, Index layer, Index head) {
   const kv::PanelLayout<typename S::Keys, typename S::Values> layout(geometry);
   const Held held = held_by(store, layer);
   HeadRows<S> rows(geometry, held.tokens());
-  for (const kv::Block& block : store.blocks(layer, head)) {
-    for (Position at = block.first; at < std::min(store.end(), block.end()); ++at) {
+  for (const kv::PanelSpan& span : store.panel_spans(layer, head)) {
+    for (Position at = span.first; at < std::min(store.end(), span.end()); ++at) {
       const std::optional<Index> token = held.place(at);
       if (!token) continue;
       const Index slot = at % kv::kPanelTokens;
-      layout.keys().get_stored(block.panel(at), slot, rows.keys.row(*token));
-      layout.values().get_stored(block.panel(at), slot, rows.values.row(*token));
+      layout.keys().get_stored(span.panel(at), slot, rows.keys.row(*token));
+      layout.values().get_stored(span.panel(at), slot, rows.values.row(*token));
     }
   }
   return rows;

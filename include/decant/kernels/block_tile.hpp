@@ -8,7 +8,6 @@
 // Tile sizes. 6 rows by 2 panels take 12 sums in whole numbers, 12 in f32, and what is loaded for
 // one step: 28 of 32 registers. 12 independent products cover a latency of 5 cycles on 2 ports.
 //
-// Depends on  core/int8_lanes.hpp, kernels/packed_blocks.hpp, kernels/row_tiles.hpp
 // Source      Intel's description of vpdpbusd; GGUF for the blocks
 // Tested by   tests/kernels/block_product_test.cpp
 #pragma once
@@ -16,33 +15,33 @@
 #include <decant/codec/block.hpp>
 #include <decant/codec/plain.hpp>
 #include <decant/core/config.hpp>
-#include <decant/core/int8_lanes.hpp>
-#include <decant/core/simd.hpp>
 #include <decant/core/types.hpp>
 #include <decant/kernels/packed_blocks.hpp>
 #include <decant/kernels/row_tiles.hpp>
 #include <decant/kernels/tile.hpp>
+#include <decant/simd/int8_lanes.hpp>
+#include <decant/simd/lanes.hpp>
 
 #include <algorithm>
 #include <cstdint>
 
 namespace decant::inline v0::kernels {
 
-inline constexpr int kBlockTilePanels = kRegisters == 1 ? 2 : 1;
+inline constexpr int kBlockTilePanels = simd::kRegisters == 1 ? 2 : 1;
 
 namespace detail {
 
 // Group g of the eight of a block, four numbers of 16 outputs: whole numbers shifted by Q::kZero.
-DECANT_ALWAYS_INLINE ByteLanes load_group(codec::Q8_0, const std::uint8_t* from, Index g) {
-  return load_bytes(from + g * 64);
+DECANT_ALWAYS_INLINE simd::ByteLanes load_group(codec::Q8_0, const std::uint8_t* from, Index g) {
+  return simd::load_bytes(from + g * 64);
 }
-DECANT_ALWAYS_INLINE ByteLanes load_group(codec::Q4_0, const std::uint8_t* from, Index g) {
-  const ByteLanes bytes = load_bytes(from + g % 4 * 64);
-  return g < 4 ? low_nibbles(bytes) : high_nibbles(bytes);
+DECANT_ALWAYS_INLINE simd::ByteLanes load_group(codec::Q4_0, const std::uint8_t* from, Index g) {
+  const simd::ByteLanes bytes = simd::load_bytes(from + g % 4 * 64);
+  return g < 4 ? simd::low_nibbles(bytes) : simd::high_nibbles(bytes);
 }
 
 // Sixteen scales.
-DECANT_ALWAYS_INLINE Lanes load_scales(const std::uint8_t* from) {
+DECANT_ALWAYS_INLINE simd::Lanes load_scales(const std::uint8_t* from) {
   return codec::F16::widen<0>(reinterpret_cast<const codec::F16::Cell*>(from));
 }
 
@@ -53,22 +52,22 @@ DECANT_ALWAYS_INLINE Lanes load_scales(const std::uint8_t* from) {
 //
 // Shape    rows [count]; sums [R][P * 16] at sums_stride
 template <codec::BlockCodec Q, int R, int P>
-void multiply_blocks(const RowBlock<R>* rows, const std::uint8_t* const (&pairs)[P], Index count,
-                     float* sums, Index sums_stride, Begin begin) {
+void multiply_block_tile(const Int8Tile<R>* rows, const std::uint8_t* const (&pairs)[P],
+                         Index count, float* sums, Index sums_stride, Begin begin) {
   using Weights = PackedBlocks<Q>;
-  Lanes at[R][P];
+  simd::Lanes at[R][P];
   detail::load_sums(at, sums, sums_stride, begin);
   for (Index block = 0; block < count; ++block) {
-    const RowBlock<R>& numbers = rows[block];
-    IntLanes whole[R][P];
+    const Int8Tile<R>& numbers = rows[block];
+    simd::IntLanes whole[R][P];
     DECANT_UNROLL
     for (int r = 0; r < R; ++r) {
       DECANT_UNROLL
-      for (int p = 0; p < P; ++p) whole[r][p] = broadcast_int(numbers.start[r]);
+      for (int p = 0; p < P; ++p) whole[r][p] = simd::broadcast_int(numbers.start[r]);
     }
     DECANT_UNROLL
     for (int g = 0; g < 8; ++g) {
-      ByteLanes groups[P];
+      simd::ByteLanes groups[P];
       DECANT_UNROLL
       for (int p = 0; p < P; ++p) {
         groups[p] = detail::load_group(Q{}, pairs[p] + Weights::numbers_at(block), g);
@@ -76,15 +75,17 @@ void multiply_blocks(const RowBlock<R>* rows, const std::uint8_t* const (&pairs)
       DECANT_UNROLL
       for (int r = 0; r < R; ++r) {
         DECANT_UNROLL
-        for (int p = 0; p < P; ++p) whole[r][p] = dot(whole[r][p], groups[p], numbers.four[g][r]);
+        for (int p = 0; p < P; ++p)
+          whole[r][p] = simd::dot_int8(whole[r][p], groups[p], numbers.four[g][r]);
       }
     }
     DECANT_UNROLL
     for (int p = 0; p < P; ++p) {
-      const Lanes scales = detail::load_scales(pairs[p] + Weights::scales_at(block));
+      const simd::Lanes scales = detail::load_scales(pairs[p] + Weights::scales_at(block));
       DECANT_UNROLL
       for (int r = 0; r < R; ++r) {
-        at[r][p] = madd(to_lanes(whole[r][p]) * broadcast(numbers.scale[r]), scales, at[r][p]);
+        at[r][p] = simd::madd(simd::to_lanes(whole[r][p]) * simd::broadcast(numbers.scale[r]),
+                              scales, at[r][p]);
       }
     }
   }
@@ -95,34 +96,34 @@ void multiply_blocks(const RowBlock<R>* rows, const std::uint8_t* const (&pairs)
 //
 // Shape    rows [columns][R]
 template <codec::BlockCodec Q, int R, int P>
-void multiply_blocks_full(const float* rows, const std::uint8_t* const (&pairs)[P], Index columns,
-                          float* sums, Index sums_stride, Begin begin) {
+void multiply_block_tile_full(const float* rows, const std::uint8_t* const (&pairs)[P],
+                              Index columns, float* sums, Index sums_stride, Begin begin) {
   using Weights = PackedBlocks<Q>;
   constexpr Index kGroup = 4;  // numbers of what load_group gives
-  Lanes at[R][P];
+  simd::Lanes at[R][P];
   detail::load_sums(at, sums, sums_stride, begin);
   for (Index first = 0; first < columns; first += kGroup) {
     const Index block = first / Weights::kNumbers;
-    Lanes scales[P];
-    ByteLanes groups[P];
+    simd::Lanes scales[P];
+    simd::ByteLanes groups[P];
     for (int p = 0; p < P; ++p) {
       scales[p] = detail::load_scales(pairs[p] + Weights::scales_at(block));
       groups[p] = detail::load_group(Q{}, pairs[p] + Weights::numbers_at(block),
                                      first % Weights::kNumbers / kGroup);
     }
-    decant::detail::unroll<kGroup>([&](auto i) {
+    simd::unroll<kGroup>([&](auto i) {
       if (i >= columns - first) return;
-      Lanes weights[P];
+      simd::Lanes weights[P];
       DECANT_UNROLL
       for (int p = 0; p < P; ++p) {
-        const Lanes whole = to_lanes(byte_of<i>(groups[p]));
-        weights[p] = (whole - broadcast(static_cast<float>(Q::kZero))) * scales[p];
+        const simd::Lanes whole = simd::to_lanes(simd::byte_of<i>(groups[p]));
+        weights[p] = (whole - simd::broadcast(static_cast<float>(Q::kZero))) * scales[p];
       }
       DECANT_UNROLL
       for (int r = 0; r < R; ++r) {
-        const Lanes number = broadcast(rows[(first + i) * R + r]);
+        const simd::Lanes number = simd::broadcast(rows[(first + i) * R + r]);
         DECANT_UNROLL
-        for (int p = 0; p < P; ++p) at[r][p] = madd(number, weights[p], at[r][p]);
+        for (int p = 0; p < P; ++p) at[r][p] = simd::madd(number, weights[p], at[r][p]);
       }
     });
   }

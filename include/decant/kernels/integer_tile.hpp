@@ -5,17 +5,16 @@
 // nothing is converted but the sums. These are exact, in whichever order, and rounded when they
 // become f32 and meet a scale.
 //
-// Depends on  codec/concept.hpp, core/{simd,int16_lanes}.hpp, kernels/tile.hpp
 // Tested by   tests/kernels/whole_tile_test.cpp
 #pragma once
 
 #include <decant/codec/concept.hpp>
 #include <decant/core/config.hpp>
-#include <decant/core/int16_lanes.hpp>
-#include <decant/core/int8_lanes.hpp>
-#include <decant/core/simd.hpp>
 #include <decant/core/types.hpp>
 #include <decant/kernels/tile.hpp>
+#include <decant/simd/int16_lanes.hpp>
+#include <decant/simd/int8_lanes.hpp>
+#include <decant/simd/lanes.hpp>
 
 #include <algorithm>
 #include <cstdint>
@@ -26,15 +25,15 @@ namespace detail {
 
 // Adds columns k and k + 1, of which the panels' cells are given, to the sums.
 template <codec::IntegerCodec C, int R, int P>
-DECANT_ALWAYS_INLINE void add_pairs(IntLanes (&at)[R][P], const std::int32_t* row,
+DECANT_ALWAYS_INLINE void add_pairs(simd::IntLanes (&at)[R][P], const std::int32_t* row,
                                     const typename C::Cell* const (&cells)[P]) {
-  IntLanes pairs[P];
+  simd::IntLanes pairs[P];
   DECANT_UNROLL
-  for (int p = 0; p < P; ++p) pairs[p] = C::pairs(cells[p]);
+  for (int p = 0; p < P; ++p) pairs[p] = C::widen_int16(cells[p]);
   DECANT_UNROLL
   for (int r = 0; r < R; ++r) {
     DECANT_UNROLL
-    for (int p = 0; p < P; ++p) at[r][p] = dot_pairs(at[r][p], pairs[p], row[r]);
+    for (int p = 0; p < P; ++p) at[r][p] = simd::dot_int16(at[r][p], pairs[p], row[r]);
   }
 }
 
@@ -48,18 +47,18 @@ DECANT_ALWAYS_INLINE void add_pairs(IntLanes (&at)[R][P], const std::int32_t* ro
 //          of rows that it meets must be zero
 // Cost     R * P * 16 * columns multiply-adds
 template <codec::IntegerCodec C, int R, int P, class Ahead = StayHere>
-void multiply_integers(const std::int32_t* rows, const float* row_scales,
-                       const typename C::Cell* const (&panels)[P], Index columns, float* sums,
-                       Index sums_stride, const Ahead& ahead = {},
-                       const float* const* scales = nullptr) {
+void multiply_integer_tile(const std::int32_t* rows, const float* row_scales,
+                           const typename C::Cell* const (&panels)[P], Index columns, float* sums,
+                           Index sums_stride, const Ahead& ahead = {},
+                           const float* const* scales = nullptr) {
   const Index group = C::kGroup > 0 ? C::kGroup : columns;
   for (Index begin = 0; begin < columns; begin += group) {
     const Index end = std::min(columns, begin + group);
-    IntLanes at[R][P];
+    simd::IntLanes at[R][P];
     DECANT_UNROLL
     for (int r = 0; r < R; ++r) {
       DECANT_UNROLL
-      for (int p = 0; p < P; ++p) at[r][p] = broadcast_int(0);
+      for (int p = 0; p < P; ++p) at[r][p] = simd::broadcast_int(0);
     }
     for (Index k = begin; k < end; k += 2) {
       const typename C::Cell* cells[P];
@@ -75,12 +74,13 @@ void multiply_integers(const std::int32_t* rows, const float* row_scales,
       DECANT_UNROLL
       for (int p = 0; p < P; ++p) {
         float* to = sums + r * sums_stride + p * kLanes;
-        const Lanes sum = to_lanes(at[r][p]) * broadcast(row_scales[r]);
+        const simd::Lanes sum = simd::to_lanes(at[r][p]) * simd::broadcast(row_scales[r]);
         if constexpr (C::kGroup > 0) {
-          const Lanes before = begin == 0 ? broadcast(0.0f) : load(to);
-          store(to, madd(sum, load(scales[p] + begin / C::kGroup * kLanes), before));
+          const simd::Lanes before = begin == 0 ? simd::broadcast(0.0f) : simd::load(to);
+          simd::store(to,
+                      simd::madd(sum, simd::load(scales[p] + begin / C::kGroup * kLanes), before));
         } else {
-          store(to, sum);
+          simd::store(to, sum);
         }
       }
     }

@@ -3,13 +3,11 @@
 // A checkpoint decides how its numbers are stored. The choice is looked at once per product, and
 // the kernels below it are compiled for one format each.
 //
-// Depends on  kernels/{packed,packed_blocks,product}.hpp
 // Tested by   tests/kernels/matrix_test.cpp
 #pragma once
 
 #include <decant/codec/block.hpp>
 #include <decant/codec/plain.hpp>
-#include <decant/core/bf16_lanes.hpp>
 #include <decant/core/error.hpp>
 #include <decant/core/executor.hpp>
 #include <decant/core/types.hpp>
@@ -17,6 +15,7 @@
 #include <decant/kernels/packed_blocks.hpp>
 #include <decant/kernels/product.hpp>
 #include <decant/kernels/row_tiles.hpp>
+#include <decant/simd/bf16_lanes.hpp>
 
 #include <concepts>
 #include <optional>
@@ -43,7 +42,7 @@ class Matrix {
               if constexpr (codec::BlockCodec<Format>) {
                 return PackedBlocks<Format>(stacked, activations);
               } else {
-                return Packed<Format>(stacked, kMultipliesPairs ? activations : Activations::full);
+                return Packed<Format>(stacked, simd::kHasBf16Dot ? activations : Activations::full);
               }
             })),
         type_(stored_as) {}

@@ -4,7 +4,6 @@
 // lanes of outputs, so that no product ever adds across lanes, and a panel is one linear run of
 // memory.
 //
-// Depends on  codec/block.hpp, codec/plain.hpp, core/buffer.hpp, core/error.hpp
 // Tested by   tests/kernels/packed_test.cpp
 #pragma once
 
@@ -14,8 +13,8 @@
 #include <decant/core/buffer.hpp>
 #include <decant/core/error.hpp>
 #include <decant/core/shape.hpp>
-#include <decant/core/simd.hpp>
 #include <decant/core/types.hpp>
+#include <decant/simd/lanes.hpp>
 
 #include <algorithm>
 #include <concepts>

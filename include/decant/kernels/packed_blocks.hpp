@@ -4,7 +4,6 @@
 // of 16 outputs are one run of whole cache lines: their scales, then their numbers, four of one
 // output side by side, as machines multiply bytes.
 //
-// Depends on  codec/block.hpp, core/buffer.hpp, kernels/packed.hpp
 // Tested by   tests/kernels/block_product_test.cpp
 #pragma once
 

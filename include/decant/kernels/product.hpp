@@ -4,7 +4,6 @@
 // of panels from the second-level cache, so columns are cut into blocks that fit there; between
 // blocks the sums are kept as f32 in `out`, which changes no bit.
 //
-// Depends on  core/executor.hpp, kernels/{packed,packed_blocks,row_tiles,tile,block_tile}.hpp
 // Tested by   tests/kernels/product_test.cpp, against tests/reference/matrix.hpp
 #pragma once
 
@@ -12,13 +11,13 @@
 #include <decant/codec/concept.hpp>
 #include <decant/core/executor.hpp>
 #include <decant/core/shape.hpp>
-#include <decant/core/simd.hpp>
 #include <decant/core/types.hpp>
 #include <decant/kernels/block_tile.hpp>
 #include <decant/kernels/packed.hpp>
 #include <decant/kernels/packed_blocks.hpp>
 #include <decant/kernels/row_tiles.hpp>
 #include <decant/kernels/tile.hpp>
+#include <decant/simd/lanes.hpp>
 
 #include <algorithm>
 #include <cstdint>
@@ -66,8 +65,8 @@ void multiply_tile_of(const Packed<C>& weights, Index panel, const RowTiles& til
   for (int p = 0; p < P; ++p) panels[p] = weights.panel(panel + p) + columns.begin * kLanes;
   if constexpr (Packed<C>::kPairs) {
     if (weights.activations() == Activations::quantised) {
-      return multiply_pairs<R, P>(tiles.pairs<R>(row, columns.begin), panels, columns.size(), sums,
-                                  sums_stride, begin);
+      return multiply_bf16_tile<R, P>(tiles.pairs<R>(row, columns.begin), panels, columns.size(),
+                                      sums, sums_stride, begin);
     }
   }
   multiply_tile<C, R, P>(tiles.numbers<R>(row, columns.begin), panels, columns.size(), sums,
@@ -79,12 +78,12 @@ void multiply_tile_of(const PackedBlocks<Q>& weights, Index panel, const RowTile
   const std::uint8_t* pairs[P];
   for (int p = 0; p < P; ++p) pairs[p] = weights.pair(panel + p, columns.begin);
   if (weights.activations() == Activations::full) {
-    return multiply_blocks_full<Q, R, P>(tiles.numbers<R>(row, columns.begin), pairs,
-                                         columns.size(), sums, sums_stride, begin);
+    return multiply_block_tile_full<Q, R, P>(tiles.numbers<R>(row, columns.begin), pairs,
+                                             columns.size(), sums, sums_stride, begin);
   }
-  multiply_blocks<Q, R, P>(tiles.blocks<R>(row, columns.begin), pairs,
-                           ceil_div(columns.size(), codec::kBlockNumbers), sums, sums_stride,
-                           begin);
+  multiply_block_tile<Q, R, P>(tiles.blocks<R>(row, columns.begin), pairs,
+                               ceil_div(columns.size(), codec::kBlockNumbers), sums, sums_stride,
+                               begin);
 }
 
 // Panels of one tile of several rows, by kind of weights.
@@ -100,7 +99,7 @@ void assign_rows(const Packed<C>& weights, const Product& product, RowTiles& til
   if (weights.activations() == Activations::full) {
     tiles.assign(product.in, product.in_stride, product.rows, weights.columns(), executor);
   } else {
-    tiles.assign_pairs(product.in, product.in_stride, product.rows, weights.columns(), executor);
+    tiles.assign_bf16(product.in, product.in_stride, product.rows, weights.columns(), executor);
   }
 }
 template <codec::BlockCodec Q>
@@ -109,8 +108,8 @@ void assign_rows(const PackedBlocks<Q>& weights, const Product& product, RowTile
   if (weights.activations() == Activations::full) {
     tiles.assign(product.in, product.in_stride, product.rows, weights.columns(), executor);
   } else {
-    tiles.assign_blocks(product.in, product.in_stride, product.rows, weights.columns(), Q::kZero,
-                        executor);
+    tiles.assign_int8(product.in, product.in_stride, product.rows, weights.columns(), Q::kZero,
+                      executor);
   }
 }
 

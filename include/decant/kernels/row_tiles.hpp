@@ -6,20 +6,19 @@
 // want rows in whole numbers: every 32 numbers of a row get a scale of their own; weights in bf16
 // may want rows in bf16, two numbers a word.
 //
-// Depends on  core/{buffer,executor,int8_lanes,bf16_lanes}.hpp, kernels/tile.hpp
 // Source      Goto and van de Geijn 2008, "Anatomy of high-performance matrix multiplication"
 // Tested by   tests/kernels/row_tiles_test.cpp
 #pragma once
 
-#include <decant/core/bf16_lanes.hpp>
 #include <decant/core/buffer.hpp>
 #include <decant/core/error.hpp>
 #include <decant/core/executor.hpp>
-#include <decant/core/int8_lanes.hpp>
 #include <decant/core/shape.hpp>
-#include <decant/core/simd.hpp>
 #include <decant/core/types.hpp>
 #include <decant/kernels/tile.hpp>
+#include <decant/simd/bf16_lanes.hpp>
+#include <decant/simd/int8_lanes.hpp>
+#include <decant/simd/lanes.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -33,7 +32,7 @@ namespace decant::inline v0::kernels {
 // 32 numbers of R rows: number k of row r is scale[r] times signed byte k % 4 of four[k / 4][r].
 // `start` is what the sums of a product begin at, so that weights may be unsigned.
 template <int R>
-struct RowBlock {
+struct Int8Tile {
   static constexpr Index kNumbers = 32;
 
   std::int32_t four[kNumbers / 4][R];
@@ -48,18 +47,19 @@ namespace detail {
 //
 // Units    zero: what the weights' whole numbers are shifted by
 template <int R>
-void quantise(const float* from, Index count, std::int32_t zero, RowBlock<R>& to, int row) {
-  const Lanes low = load_first(from, std::min(count, kLanes));
-  const Lanes high = count > kLanes ? load_first(from + kLanes, count - kLanes) : broadcast(0.0f);
-  const float largest = reduce_max(max(abs(low), abs(high)));
+void quantise(const float* from, Index count, std::int32_t zero, Int8Tile<R>& to, int row) {
+  const simd::Lanes low = simd::load_first(from, std::min(count, kLanes));
+  const simd::Lanes high =
+      count > kLanes ? simd::load_first(from + kLanes, count - kLanes) : simd::broadcast(0.0f);
+  const float largest = simd::reduce_max(simd::max(simd::abs(low), simd::abs(high)));
   const bool zero_row = largest < 127 * std::numeric_limits<float>::min();  // or 1 / scale is not
-  const Lanes inverse = broadcast(zero_row ? 0.0f : 127.0f / largest);
-  const Lanes int_low = round_product(low, inverse);
-  const Lanes int_high = round_product(high, inverse);
-  const float sum = reduce_add(int_low + int_high);  // exact, or no number
+  const simd::Lanes inverse = simd::broadcast(zero_row ? 0.0f : 127.0f / largest);
+  const simd::Lanes int_low = simd::round_product(low, inverse);
+  const simd::Lanes int_high = simd::round_product(high, inverse);
+  const float sum = simd::reduce_add(int_low + int_high);  // exact, or no number
   std::int8_t bytes[32];
-  store_bytes(bytes, int_low);
-  store_bytes(bytes + kLanes, int_high);
+  simd::store_bytes(bytes, int_low);
+  simd::store_bytes(bytes + kLanes, int_high);
   for (int j = 0; j < 8; ++j) std::memcpy(&to.four[j][row], bytes + 4 * j, 4);
   to.start[row] = std::isnan(sum) ? 0 : -zero * static_cast<std::int32_t>(sum);
   to.scale[row] = std::isnan(sum) ? sum : zero_row ? 0.0f : largest / 127.0f;
@@ -71,7 +71,7 @@ void quantise(const float* from, Index count, std::int32_t zero, RowBlock<R>& to
 //
 // Shape    tile t holds rows [6 t, 6 t + r), where r = 6 but in the last tile: numbers as
 //          [columns][r], pairs as [ceil(columns / 2)][r], or blocks as [ceil(columns / 32)] of
-//          RowBlock<r>
+//          Int8Tile<r>
 // Errors   std::invalid_argument (extents), std::bad_alloc from the constructor
 // Threads  one product at a time
 class RowTiles {
@@ -99,15 +99,15 @@ class RowTiles {
   }
 
   // The same in pairs of bf16 numbers; an odd one out is paired with zero.
-  void assign_pairs(const float* rows, Index stride, Index count, Index columns,
-                    Executor& executor) {
+  void assign_bf16(const float* rows, Index stride, Index count, Index columns,
+                   Executor& executor) {
     make_room(count, ceil_div(columns, 2) * kNumberBytes);
     for_tiles(count, executor, [&](auto together, Index row, std::byte* to) {
       auto* pair = reinterpret_cast<std::uint32_t*>(to);
-      for_lanes(columns, [&](Index column, Index numbers) {
+      simd::for_lanes(columns, [&](Index column, Index numbers) {
         for (Index r = 0; r < together; ++r) {
           std::uint32_t pairs[kLanes / 2];
-          store_pairs(pairs, load_first(rows + (row + r) * stride + column, numbers));
+          simd::store_bf16(pairs, simd::load_first(rows + (row + r) * stride + column, numbers));
           for (Index at = 0; at < ceil_div(numbers, 2); ++at) {
             pair[(column / 2 + at) * together + r] = pairs[at];
           }
@@ -117,11 +117,11 @@ class RowTiles {
   }
 
   // The same in blocks of whole numbers, for weights whose own are shifted by `zero`.
-  void assign_blocks(const float* rows, Index stride, Index count, Index columns, std::int32_t zero,
-                     Executor& executor) {
+  void assign_int8(const float* rows, Index stride, Index count, Index columns, std::int32_t zero,
+                   Executor& executor) {
     make_room(count, block_bytes(columns));
     for_tiles(count, executor, [&](auto together, Index row, std::byte* to) {
-      auto* block = reinterpret_cast<RowBlock<together>*>(to);
+      auto* block = reinterpret_cast<Int8Tile<together>*>(to);
       for (Index column = 0; column < columns; column += 32, ++block) {
         for (int r = 0; r < together; ++r) {
           detail::quantise(rows + (row + r) * stride + column,
@@ -142,15 +142,15 @@ class RowTiles {
     return reinterpret_cast<const std::uint32_t*>(base_ + row * row_bytes_) + column / 2 * R;
   }
   template <int R>
-  const RowBlock<R>* blocks(Index row, Index column) const noexcept {
-    return reinterpret_cast<const RowBlock<R>*>(base_ + row * row_bytes_) + column / 32;
+  const Int8Tile<R>* blocks(Index row, Index column) const noexcept {
+    return reinterpret_cast<const Int8Tile<R>*>(base_ + row * row_bytes_) + column / 32;
   }
 
  private:
   static constexpr Index kNumberBytes = sizeof(float);
 
   static Index block_bytes(Index columns) {
-    return ceil_div(columns, 32) * static_cast<Index>(sizeof(RowBlock<1>));
+    return ceil_div(columns, 32) * static_cast<Index>(sizeof(Int8Tile<1>));
   }
 
   void make_room(Index rows, Index row_bytes) {

@@ -5,14 +5,13 @@
 // merge exactly up to rounding; since rounding depends on the order, segments are always merged in
 // ascending order of position.
 //
-// Depends on  core/simd.hpp
 // Source      Milakov and Gimelshein 2018, arXiv:1805.02867; Rabe and Staats 2021,
 //             arXiv:2112.05682
 // Tested by   tests/kernels/softmax_test.cpp, against tests/reference/softmax.hpp
 #pragma once
 
-#include <decant/core/simd.hpp>
 #include <decant/core/types.hpp>
+#include <decant/simd/lanes.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -48,14 +47,15 @@ inline void merge(SoftmaxPart& part, std::span<float> values, const SoftmaxPart&
     return;
   }
   const float maximum = std::max(part.maximum, other.maximum);
-  const float weight = exp(part.maximum - maximum);
-  const float other_weight = exp(other.maximum - maximum);
+  const float weight = simd::exp(part.maximum - maximum);
+  const float other_weight = simd::exp(other.maximum - maximum);
   part.maximum = maximum;
-  part.sum = madd(part.sum, weight, other.sum * other_weight);
-  for_lanes(std::ssize(values), [&](Index at, Index count) {
-    const Lanes added = load_first(other_values.data() + at, count) * broadcast(other_weight);
-    const Lanes held = load_first(values.data() + at, count);
-    store_first(values.data() + at, madd(held, broadcast(weight), added), count);
+  part.sum = simd::madd(part.sum, weight, other.sum * other_weight);
+  simd::for_lanes(std::ssize(values), [&](Index at, Index count) {
+    const simd::Lanes added =
+        simd::load_first(other_values.data() + at, count) * simd::broadcast(other_weight);
+    const simd::Lanes held = simd::load_first(values.data() + at, count);
+    simd::store_first(values.data() + at, simd::madd(held, simd::broadcast(weight), added), count);
   });
 }
 
@@ -65,26 +65,27 @@ inline void merge(SoftmaxPart& part, std::span<float> values, const SoftmaxPart&
 inline void add_sink(SoftmaxPart& part, std::span<float> values, float score) {
   if (score == kNoScore) return;
   if (part.empty()) {
-    part = {score, exp(score - score)};  // 1, or no number
+    part = {score, simd::exp(score - score)};  // 1, or no number
     std::fill(values.begin(), values.end(), 0.0f);
     return;
   }
   const float maximum = std::max(part.maximum, score);
-  const float weight = exp(part.maximum - maximum);
+  const float weight = simd::exp(part.maximum - maximum);
   part.maximum = maximum;
-  part.sum = madd(part.sum, weight, exp(score - maximum));
-  for_lanes(std::ssize(values), [&](Index at, Index count) {
-    store_first(values.data() + at, load_first(values.data() + at, count) * broadcast(weight),
-                count);
+  part.sum = simd::madd(part.sum, weight, simd::exp(score - maximum));
+  simd::for_lanes(std::ssize(values), [&](Index at, Index count) {
+    simd::store_first(values.data() + at,
+                      simd::load_first(values.data() + at, count) * simd::broadcast(weight), count);
   });
 }
 
 // Divides the weighted values by their weights: the output of the row, zeros where no key was seen.
 inline void finish(const SoftmaxPart& part, std::span<float> values) {
-  const Lanes scale = broadcast(part.empty() ? 0.0f : 1.0f / part.sum);
-  for_lanes(std::ssize(values), [&](Index at, Index count) {
-    const Lanes value = part.empty() ? broadcast(0.0f) : load_first(values.data() + at, count);
-    store_first(values.data() + at, value * scale, count);
+  const simd::Lanes scale = simd::broadcast(part.empty() ? 0.0f : 1.0f / part.sum);
+  simd::for_lanes(std::ssize(values), [&](Index at, Index count) {
+    const simd::Lanes value =
+        part.empty() ? simd::broadcast(0.0f) : simd::load_first(values.data() + at, count);
+    simd::store_first(values.data() + at, value * scale, count);
   });
 }
 

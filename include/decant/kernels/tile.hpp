@@ -11,18 +11,17 @@
 // floats a panel is two registers, and 6 rows by 1 panel take 12 + 2 + 1. One row is bound by
 // reading panels: 8 at a time are 8 streams of memory.
 //
-// Depends on  codec/plain.hpp, core/simd.hpp, core/bf16_lanes.hpp
 // Source      Goto and van de Geijn 2008, "Anatomy of high-performance matrix multiplication"
 // Tested by   tests/kernels/product_test.cpp, tests/kernels/pair_product_test.cpp
 #pragma once
 
 #include <decant/codec/concept.hpp>
 #include <decant/codec/plain.hpp>
-#include <decant/core/bf16_lanes.hpp>
 #include <decant/core/config.hpp>
 #include <decant/core/shape.hpp>
-#include <decant/core/simd.hpp>
 #include <decant/core/types.hpp>
+#include <decant/simd/bf16_lanes.hpp>
+#include <decant/simd/lanes.hpp>
 
 #include <cstdint>
 #include <type_traits>
@@ -30,9 +29,9 @@
 namespace decant::inline v0::kernels {
 
 inline constexpr int kTileRows = 6;
-inline constexpr int kTilePanels = kRegisters == 1 ? 4 : 1;
+inline constexpr int kTilePanels = simd::kRegisters == 1 ? 4 : 1;
 inline constexpr int kGroupPanels = 4;  // panels that go to one thread together
-inline constexpr int kRowPanels = kRegisters == 1 ? 8 : 4;
+inline constexpr int kRowPanels = simd::kRegisters == 1 ? 8 : 4;
 
 // What a tile asks memory for while it multiplies, given the cells it reads next.
 //
@@ -47,7 +46,7 @@ struct StayHere {
 struct SamePlace {
   Index distance = 0;
   DECANT_ALWAYS_INLINE void operator()(const void* at, Index, int) const noexcept {
-    prefetch(at, distance);
+    simd::prefetch(at, distance);
   }
 };
 struct NextPart {
@@ -55,11 +54,12 @@ struct NextPart {
   Index distance = 0;
   Index stride = 0;
   DECANT_ALWAYS_INLINE void operator()(const void*, Index number, int panel) const noexcept {
-    if (panel == 0) prefetch(from, distance + number * stride);
+    if (panel == 0) simd::prefetch(from, distance + number * stride);
   }
   // All of one stride.
   DECANT_ALWAYS_INLINE void run(Index number) const noexcept {
-    for (Index at = 0; at < stride; at += kLine) prefetch(from, distance + number * stride + at);
+    for (Index at = 0; at < stride; at += kLine)
+      simd::prefetch(from, distance + number * stride + at);
   }
   static constexpr Index kLine = 64;  // bytes that memory gives at once
 };
@@ -71,43 +71,44 @@ namespace detail {
 
 // The sums of a tile between memory and registers.
 template <int R, int P>
-DECANT_ALWAYS_INLINE void load_sums(Lanes (&at)[R][P], const float* sums, Index stride,
+DECANT_ALWAYS_INLINE void load_sums(simd::Lanes (&at)[R][P], const float* sums, Index stride,
                                     Begin begin) {
   DECANT_UNROLL
   for (int r = 0; r < R; ++r) {
     DECANT_UNROLL
     for (int p = 0; p < P; ++p) {
-      at[r][p] = begin == Begin::zero ? broadcast(0.0f) : load(sums + r * stride + p * kLanes);
+      at[r][p] =
+          begin == Begin::zero ? simd::broadcast(0.0f) : simd::load(sums + r * stride + p * kLanes);
     }
   }
 }
 template <int R, int P>
-DECANT_ALWAYS_INLINE void store_sums(const Lanes (&at)[R][P], float* sums, Index stride) {
+DECANT_ALWAYS_INLINE void store_sums(const simd::Lanes (&at)[R][P], float* sums, Index stride) {
   DECANT_UNROLL
   for (int r = 0; r < R; ++r) {
     DECANT_UNROLL
-    for (int p = 0; p < P; ++p) store(sums + r * stride + p * kLanes, at[r][p]);
+    for (int p = 0; p < P; ++p) simd::store(sums + r * stride + p * kLanes, at[r][p]);
   }
 }
 
 // Adds Count <= C::kInterleave columns, from column k on, to the sums held in registers.
 template <codec::Codec C, int Count, int R, int P>
-DECANT_ALWAYS_INLINE void add_columns(Lanes (&at)[R][P], const float* rows,
+DECANT_ALWAYS_INLINE void add_columns(simd::Lanes (&at)[R][P], const float* rows,
                                       const typename C::Cell* const (&panels)[P], Index k) {
   // Where sums leave no room for all numbers of the panels, each is widened when its turn comes.
-  constexpr bool kCrowded = kRegisters * P * (R + C::kInterleave) >= 32;
-  decant::detail::unroll<Count>([&](auto i) {
-    Lanes weights[P];
+  constexpr bool kCrowded = simd::kRegisters * P * (R + C::kInterleave) >= 32;
+  simd::unroll<Count>([&](auto i) {
+    simd::Lanes weights[P];
     DECANT_UNROLL
     for (int p = 0; p < P; ++p) {
       const typename C::Cell* cells = panels[p] + k * kLanes;
-      weights[p] = C::template widen<i>(kCrowded ? opaque(cells) : cells);
+      weights[p] = C::template widen<i>(kCrowded ? simd::opaque(cells) : cells);
     }
     DECANT_UNROLL
     for (int r = 0; r < R; ++r) {
-      const Lanes number = broadcast(rows[(k + i) * R + r]);
+      const simd::Lanes number = simd::broadcast(rows[(k + i) * R + r]);
       DECANT_UNROLL
-      for (int p = 0; p < P; ++p) at[r][p] = madd(number, weights[p], at[r][p]);
+      for (int p = 0; p < P; ++p) at[r][p] = simd::madd(number, weights[p], at[r][p]);
     }
   });
 }
@@ -125,7 +126,7 @@ void multiply_tile(const float* rows, const typename C::Cell* const (&panels)[P]
   static_assert(C::kPack == 1 && C::kGroup == 0, "others are multiplied as whole numbers");
   constexpr int kStep = C::kInterleave;
   static_assert(kStep == 1 || kStep == 2, "steps of 1 and 2 columns are written");
-  Lanes at[R][P];
+  simd::Lanes at[R][P];
   detail::load_sums(at, sums, sums_stride, begin);
   Index k = 0;
   for (; k + kStep <= columns; k += kStep) {
@@ -143,19 +144,19 @@ void multiply_tile(const float* rows, const typename C::Cell* const (&panels)[P]
 //
 // Shape    rows [ceil(columns / 2)][R]; each panel [ceil(columns / 2)][16] pairs
 template <int R, int P>
-void multiply_pairs(const std::uint32_t* rows, const codec::BF16::Cell* const (&panels)[P],
-                    Index columns, float* sums, Index sums_stride, Begin begin) {
-  Lanes at[R][P];
+void multiply_bf16_tile(const std::uint32_t* rows, const codec::BF16::Cell* const (&panels)[P],
+                        Index columns, float* sums, Index sums_stride, Begin begin) {
+  simd::Lanes at[R][P];
   detail::load_sums(at, sums, sums_stride, begin);
   for (Index pair = 0; pair < ceil_div(columns, 2); ++pair) {
-    Lanes weights[P];
+    simd::Lanes weights[P];
     DECANT_UNROLL
-    for (int p = 0; p < P; ++p) weights[p] = load_words(panels[p] + pair * 2 * kLanes);
+    for (int p = 0; p < P; ++p) weights[p] = simd::load_words(panels[p] + pair * 2 * kLanes);
     DECANT_UNROLL
     for (int r = 0; r < R; ++r) {
       DECANT_UNROLL
       for (int p = 0; p < P; ++p) {
-        at[r][p] = madd_pairs(weights[p], rows[pair * R + r], at[r][p]);
+        at[r][p] = simd::dot_bf16(weights[p], rows[pair * R + r], at[r][p]);
       }
     }
   }
@@ -165,7 +166,7 @@ void multiply_pairs(const std::uint32_t* rows, const codec::BF16::Cell* const (&
 // f(integral_constant<rows>) for rows in [1, kTileRows]: a run-time row count made static.
 template <class F>
 DECANT_ALWAYS_INLINE void with_rows(Index rows, F&& f) {
-  decant::detail::unroll<kTileRows>([&](auto below) {
+  simd::unroll<kTileRows>([&](auto below) {
     if (rows == below + 1) f(std::integral_constant<int, below + 1>{});
   });
 }

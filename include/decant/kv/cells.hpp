@@ -4,7 +4,6 @@
 // of a key in one cell are neighbours; two of a value are 16 dimensions apart, each in a lane of
 // its own run of 16.
 //
-// Depends on  codec/concept.hpp, core/shape.hpp
 // Tested by   tests/kv/{panel,rows}_test.cpp
 #pragma once
 

@@ -3,7 +3,6 @@
 // Everything is allocated when the store is made and nothing moves afterwards: slot and position
 // are the same number, and one head of one layer is one linear run.
 //
-// Depends on  core/buffer.hpp, kv/block.hpp, kv/panel.hpp
 // Tested by   tests/kv/contiguous_test.cpp, against a list of rows
 #pragma once
 
@@ -12,9 +11,9 @@
 #include <decant/core/error.hpp>
 #include <decant/core/shape.hpp>
 #include <decant/core/types.hpp>
-#include <decant/kv/block.hpp>
 #include <decant/kv/geometry.hpp>
 #include <decant/kv/panel.hpp>
+#include <decant/kv/store.hpp>
 
 #include <array>
 #include <cstddef>
@@ -106,7 +105,7 @@ class Contiguous {
     end_ = new_end;
   }
 
-  std::array<Block, 1> blocks(Index layer, Index head) const noexcept {
+  std::array<PanelSpan, 1> panel_spans(Index layer, Index head) const noexcept {
     return {{{.first = 0,
               .tokens = panels() * kPanelTokens,
               .panels = memory_.data() + offset(layer, head, 0),

@@ -3,7 +3,6 @@
 // Memory is arithmetic: everything here is constexpr, and bytes() is what a store allocates, to
 // the byte. Of one layer and head, 16 consecutive tokens form a panel (kv/panel.hpp draws it).
 //
-// Depends on  codec/concept.hpp, core/shape.hpp, kv/cells.hpp
 // Tested by   tests/kv/geometry_test.cpp
 #pragma once
 

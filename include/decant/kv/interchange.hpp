@@ -4,15 +4,14 @@
 // [batch][heads][tokens][dim]. A store holds one sequence, so a sequence of a batch is a part of
 // each array: [heads][tokens][dim], one head behind the other.
 //
-// Depends on  kv/block.hpp, kv/geometry.hpp
 // Source      ONNX operators, Attention-23 (past and present)
 // Tested by   tests/kv/interchange_test.cpp, tests/onnx/attention_test.cpp
 #pragma once
 
 #include <decant/core/error.hpp>
 #include <decant/core/types.hpp>
-#include <decant/kv/block.hpp>
 #include <decant/kv/geometry.hpp>
+#include <decant/kv/store.hpp>
 
 #include <cstddef>
 #include <span>

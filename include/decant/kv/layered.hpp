@@ -4,16 +4,15 @@
 // stores, the former cost a ring and only the latter grow with the sequence; to a step they are
 // one store, whose layers are numbered as the model's.
 //
-// Depends on  kv/block_range.hpp
 // Source      Gemma Team 2024, arXiv:2408.00118 (local and global layers by turns)
 // Tested by   tests/kv/layered_test.cpp, tests/law/stores_test.cpp
 #pragma once
 
 #include <decant/core/error.hpp>
 #include <decant/core/types.hpp>
-#include <decant/kv/block.hpp>
-#include <decant/kv/block_range.hpp>
+#include <decant/kv/detail/panel_span_range.hpp>
 #include <decant/kv/geometry.hpp>
+#include <decant/kv/store.hpp>
 
 #include <algorithm>
 #include <concepts>
@@ -128,14 +127,14 @@ class Layered {
     local_.drop_before(first);
   }
 
-  auto blocks(Index layer, Index head) const noexcept {
-    const auto of = [head](const auto& part, Index its) { return part.blocks(its, head); };
+  auto panel_spans(Index layer, Index head) const noexcept {
+    const auto of = [head](const auto& part, Index its) { return part.panel_spans(its, head); };
     const auto count = visit(*this, layer, [&](const auto& part, Index its) {
       return static_cast<Index>(std::ranges::size(of(part, its)));
     });
-    return BlockRange(count, [this, layer, of](Index n) {
+    return detail::PanelSpanRange(count, [this, layer, of](Index n) {
       return visit(*this, layer,
-                   [&](const auto& part, Index its) { return Block(of(part, its)[n]); });
+                   [&](const auto& part, Index its) { return PanelSpan(of(part, its)[n]); });
     });
   }
 

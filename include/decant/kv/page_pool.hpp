@@ -6,7 +6,6 @@
 //
 //   free + in use + cached = total, always
 //
-// Depends on  core/buffer.hpp, kv/geometry.hpp, kv/panel.hpp
 // Source      Kwon et al. 2023, "PagedAttention", arXiv:2309.06180
 // Tested by   tests/kv/page_pool_test.cpp, tests/kv/paged_test.cpp
 #pragma once

@@ -3,7 +3,6 @@
 // A fork shares every page of its origin and costs no keys and values; whoever writes first into a
 // page that is part-filled and shared gets a copy of its own. Rewinding gives pages back.
 //
-// Depends on  kv/block_range.hpp, kv/page_pool.hpp
 // Source      Kwon et al. 2023, "PagedAttention", arXiv:2309.06180
 // Tested by   tests/kv/paged_test.cpp, tests/law/stores_test.cpp
 #pragma once
@@ -12,10 +11,10 @@
 #include <decant/core/error.hpp>
 #include <decant/core/shape.hpp>
 #include <decant/core/types.hpp>
-#include <decant/kv/block.hpp>
-#include <decant/kv/block_range.hpp>
+#include <decant/kv/detail/panel_span_range.hpp>
 #include <decant/kv/geometry.hpp>
 #include <decant/kv/page_pool.hpp>
+#include <decant/kv/store.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -164,13 +163,13 @@ class Paged {
     end_ = new_end;
   }
 
-  // A block a page.
-  auto blocks(Index layer, Index head) const noexcept {
-    return BlockRange(std::ssize(pages_), [this, layer, head](Index page) {
-      return Block{.first = page * pool_->page_tokens(),
-                   .tokens = pool_->page_tokens(),
-                   .panels = std::as_const(*pool_).page(at(page), layer, head),
-                   .panel_bytes = pool_->layout().bytes()};
+  // A span a page.
+  auto panel_spans(Index layer, Index head) const noexcept {
+    return detail::PanelSpanRange(std::ssize(pages_), [this, layer, head](Index page) {
+      return PanelSpan{.first = page * pool_->page_tokens(),
+                       .tokens = pool_->page_tokens(),
+                       .panels = std::as_const(*pool_).page(at(page), layer, head),
+                       .panel_bytes = pool_->layout().bytes()};
     });
   }
 

@@ -11,7 +11,6 @@
 // to 16 * pack. Where key_dim is a multiple of p * pack and value_dim of 16 * pack, as in every
 // published model of size, nothing is padding.
 //
-// Depends on  codec/scaled.hpp, core/debug.hpp, kv/{cells,geometry}.hpp
 // Tested by   tests/kv/{panel,rows}_test.cpp
 #pragma once
 

@@ -1,6 +1,5 @@
 // decant/kv/prefix.hpp - whose a prefix is, how its tokens are hashed, and what reuse is counted.
 //
-// Depends on  core/types.hpp
 // Tested by   tests/kv/prefix_tree_test.cpp
 #pragma once
 

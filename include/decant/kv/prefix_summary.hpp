@@ -5,7 +5,6 @@
 // hashes may collide, and it may be old. Who believes a wrong one waits longer and gets the same
 // answer, because the tree that the prompt reaches compares tokens.
 //
-// Depends on  core/{error,types}.hpp, kv/prefix.hpp
 // Source      Kwon et al. 2023, "PagedAttention", arXiv:2309.06180; pages named by a chain of
 //             hashes: vLLM, "Automatic prefix caching"
 // Tested by   tests/kv/prefix_summary_test.cpp, against the tree itself

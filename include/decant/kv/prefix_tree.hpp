@@ -7,7 +7,6 @@
 //
 //   tokens of prompts = tokens reused + tokens computed, always
 //
-// Depends on  kv/{page_pool,paged,prefix}.hpp
 // Source      Zheng et al. 2023, "SGLang" (RadixAttention), arXiv:2312.07104
 // Tested by   tests/kv/prefix_tree_test.cpp
 #pragma once

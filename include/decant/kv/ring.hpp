@@ -5,7 +5,6 @@
 // so a ring says how far it can go back and refuses to go further. It may keep the first tokens
 // beside the window, which models that were not trained on windows lean on.
 //
-// Depends on  core/buffer.hpp, kv/block_range.hpp, kv/panel.hpp
 // Source      Beltagy et al. 2020, arXiv:2004.05150 (sliding windows); Xiao et al. 2023,
 //             arXiv:2309.17453 (attention sinks)
 // Tested by   tests/kv/ring_test.cpp, tests/law/stores_test.cpp
@@ -17,10 +16,10 @@
 #include <decant/core/error.hpp>
 #include <decant/core/shape.hpp>
 #include <decant/core/types.hpp>
-#include <decant/kv/block.hpp>
-#include <decant/kv/block_range.hpp>
+#include <decant/kv/detail/panel_span_range.hpp>
 #include <decant/kv/geometry.hpp>
 #include <decant/kv/panel.hpp>
+#include <decant/kv/store.hpp>
 
 #include <algorithm>
 #include <array>
@@ -151,22 +150,23 @@ class Ring {
   }
 
   // At most three: the sink tokens, the ring up to where memory ends, and from where it begins.
-  auto blocks(Index layer, Index head) const noexcept {
+  auto panel_spans(Index layer, Index head) const noexcept {
     const Index last = ceil_div(reserved_, kPanelTokens);
     const Index first = begin_ / kPanelTokens;
     const Index sinks = std::min({sink_panels_, last, first});
     const Index lap = std::max(first, sink_panels_) - sink_panels_;
     const Index wrap = std::min(last, sink_panels_ + round_up(lap + 1, panels_));
-    std::array<Block, 3> blocks;
+    std::array<PanelSpan, 3> spans;
     std::size_t count = 0;
     const auto add = [&](Index from, Index to) {
-      if (from < to) blocks[count++] = block(layer, head, from, to);
+      if (from < to) spans[count++] = span(layer, head, from, to);
     };
     add(0, sinks);
     add(first, wrap);
     add(wrap, last);
-    return BlockRange(static_cast<Index>(count),
-                      [blocks](Index at) { return blocks[static_cast<std::size_t>(at)]; });
+    return detail::PanelSpanRange(static_cast<Index>(count), [spans](Index at) {
+      return spans[static_cast<std::size_t>(at)];
+    });
   }
 
  private:
@@ -177,7 +177,7 @@ class Ring {
     return ceil_div(checked_sum(checked_sum(window, chunk), kPanelTokens - 2), kPanelTokens);
   }
 
-  Block block(Index layer, Index head, Index first, Index end) const noexcept {
+  PanelSpan span(Index layer, Index head, Index first, Index end) const noexcept {
     return {.first = first * kPanelTokens,
             .tokens = (end - first) * kPanelTokens,
             .panels = memory_.data() + offset(layer, head, first * kPanelTokens),

@@ -3,14 +3,13 @@
 // Prefill, decode, a chunk of a prompt and the verification of drafts are the same thing here:
 // some tokens that follow what a store holds.
 //
-// Depends on  attention/problem.hpp, core/error.hpp, kv/block.hpp
 // Tested by   tests/model/batch_test.cpp
 #pragma once
 
 #include <decant/attention/problem.hpp>
 #include <decant/core/error.hpp>
 #include <decant/core/types.hpp>
-#include <decant/kv/block.hpp>
+#include <decant/kv/store.hpp>
 
 #include <algorithm>
 #include <span>

@@ -3,7 +3,6 @@
 // One aggregate describes every family: what differs between Llama, Qwen, Gemma and GPT-2 is a
 // value here, not a branch on a name. Defaults describe a Llama block.
 //
-// Depends on  attention/rope.hpp, kernels/activation.hpp, kv/geometry.hpp, core/shape.hpp
 // Tested by   tests/model/config_test.cpp
 #pragma once
 

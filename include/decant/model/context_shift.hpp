@@ -6,7 +6,6 @@
 // this is an approximation: exact for the first layer, and for the others as good as what was
 // removed mattered little. Stores that drop tokens by themselves have no gap to close.
 //
-// Depends on  attention/rope.hpp, kv/{contiguous,paged}.hpp, model/{config,store_check}.hpp
 // Source      llama.cpp calls it context shift; Su et al. 2021, arXiv:2104.09864 (rotations add)
 // Tested by   tests/model/close_gap_test.cpp
 #pragma once
@@ -15,9 +14,9 @@
 #include <decant/codec/concept.hpp>
 #include <decant/core/error.hpp>
 #include <decant/core/types.hpp>
-#include <decant/kv/block.hpp>
 #include <decant/kv/contiguous.hpp>
 #include <decant/kv/paged.hpp>
+#include <decant/kv/store.hpp>
 #include <decant/model/config.hpp>
 #include <decant/model/store_check.hpp>
 

@@ -5,7 +5,6 @@
 // longer of the two, at what a machine can do, is the least that it takes: a few rows wait for
 // memory, many for arithmetic.
 //
-// Depends on  model/{config,profile}.hpp
 // Source      kipply 2022, "Transformer inference arithmetic"
 // Tested by   tests/model/cost_test.cpp, against what steps count
 #pragma once

@@ -4,7 +4,6 @@
 // and batches are steps; recomputing is a step on an empty store. Everything is checked before
 // anything is written: rows go into reserved slots, and a store's length is published last.
 //
-// Depends on  model/layer.hpp, model/weights_check.hpp
 // Tested by   tests/model/step_test.cpp, tests/law/*_test.cpp
 #pragma once
 
@@ -12,7 +11,7 @@
 #include <decant/core/error.hpp>
 #include <decant/core/types.hpp>
 #include <decant/kernels/matrix.hpp>
-#include <decant/kv/block.hpp>
+#include <decant/kv/store.hpp>
 #include <decant/model/batch.hpp>
 #include <decant/model/config.hpp>
 #include <decant/model/layer.hpp>

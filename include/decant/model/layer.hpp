@@ -3,7 +3,6 @@
 //   stream += output(attend(rotate(norm(q)), rotate(norm(k)), v))   of normed stream
 //   stream += down(act(gate) * up)                                  of normed stream
 //
-// Depends on  attention/attend.hpp, attention/rope.hpp, kernels/*, model/{batch,weights,workspace}
 // Source      Vaswani et al. 2017, arXiv:1706.03762; Touvron et al. 2023, arXiv:2302.13971
 // Tested by   tests/model/step_test.cpp, against tests/reference/decoder.hpp
 #pragma once
@@ -17,7 +16,7 @@
 #include <decant/kernels/matrix.hpp>
 #include <decant/kernels/norm.hpp>
 #include <decant/kernels/product.hpp>
-#include <decant/kv/block.hpp>
+#include <decant/kv/store.hpp>
 #include <decant/model/batch.hpp>
 #include <decant/model/config.hpp>
 #include <decant/model/profile.hpp>

@@ -4,7 +4,6 @@
 // it, what it read and wrote, and how much it computed; set against the machine's bounds that says
 // what is left to gain. Without one a step looks at a null pointer some ten times a layer.
 //
-// Depends on  core/executor.hpp, core/types.hpp
 // Tested by   tests/model/profile_test.cpp
 #pragma once
 

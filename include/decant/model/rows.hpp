@@ -1,6 +1,5 @@
 // decant/model/rows.hpp - work on the rows of a step, one by one.
 //
-// Depends on  core/{executor,shape}.hpp, model/profile.hpp
 // Tested by   tests/model/step_test.cpp
 #pragma once
 

@@ -5,7 +5,6 @@
 // before the window: keys stay where they were turned, and the row's query is turned a second time,
 // for the place that it has behind the kept tokens and a full window. Both results merge.
 //
-// Depends on  attention/{attend,rope}.hpp, kernels/softmax.hpp, model/{batch,rows,workspace}.hpp
 // Source      Xiao et al. 2023, "Efficient Streaming Language Models with Attention Sinks",
 //             arXiv:2309.17453
 // Tested by   tests/model/step_test.cpp, against tests/reference/decoder.hpp
@@ -15,7 +14,7 @@
 #include <decant/attention/rope.hpp>
 #include <decant/core/types.hpp>
 #include <decant/kernels/softmax.hpp>
-#include <decant/kv/block.hpp>
+#include <decant/kv/store.hpp>
 #include <decant/model/batch.hpp>
 #include <decant/model/config.hpp>
 #include <decant/model/rows.hpp>

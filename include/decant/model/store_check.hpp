@@ -1,12 +1,11 @@
 // decant/model/store_check.hpp - whether a store can hold what a model's layers look back to.
 //
-// Depends on  kv/block.hpp, model/config.hpp
 // Tested by   tests/law/stores_test.cpp, tests/decoding/generate_limits_test.cpp
 #pragma once
 
 #include <decant/core/error.hpp>
 #include <decant/core/types.hpp>
-#include <decant/kv/block.hpp>
+#include <decant/kv/store.hpp>
 #include <decant/model/config.hpp>
 
 #include <string_view>

@@ -4,7 +4,6 @@
 // rows), so that a layer is four products. An empty vector is a bias or norm that the model does
 // not have.
 //
-// Depends on  kernels/matrix.hpp, model/config.hpp
 // Tested by   tests/model/weights_test.cpp
 #pragma once
 

@@ -1,6 +1,5 @@
 // decant/model/weights_check.hpp - whether weights have the shapes that a configuration asks for.
 //
-// Depends on  model/config.hpp, model/weights.hpp
 // Tested by   tests/model/weights_test.cpp
 #pragma once
 

@@ -3,7 +3,6 @@
 // A step allocates nothing: whatever flows between its operations lies in buffers of the largest
 // size that the user foresaw. One workspace serves any number of sequences, one step at a time.
 //
-// Depends on  attention/{problem,rope}.hpp, kernels/row_tiles.hpp, model/{config,profile}.hpp
 // Tested by   tests/model/step_test.cpp, tests/law/allocation_test.cpp
 #pragma once
 

@@ -1,5 +1,5 @@
-// tests/core/int_lanes_test.cpp - products of bytes against plain arithmetic, at their extremes.
-#include <decant/core/int8_lanes.hpp>
+// tests/simd/int8_lanes_test.cpp - products of bytes against plain arithmetic, at their extremes.
+#include <decant/simd/int8_lanes.hpp>
 
 #include <gtest/gtest.h>
 
@@ -12,6 +12,7 @@
 namespace {
 
 using namespace decant;
+using namespace decant::simd;
 
 std::vector<std::int32_t> lanes_of(const IntLanes& numbers) {
   float wide[16];
@@ -28,7 +29,7 @@ std::int32_t four_of(const std::int8_t (&bytes)[4]) {
 }
 
 void expect_dot(const std::vector<std::uint8_t>& bytes, std::int32_t four, std::int32_t start) {
-  const auto sums = lanes_of(dot(broadcast_int(start), load_bytes(bytes.data()), four));
+  const auto sums = lanes_of(dot_int8(broadcast_int(start), load_bytes(bytes.data()), four));
   for (std::size_t n = 0; n < 16; ++n) {
     std::int32_t expected = start;
     for (std::size_t i = 0; i < 4; ++i) {
@@ -39,7 +40,7 @@ void expect_dot(const std::vector<std::uint8_t>& bytes, std::int32_t four, std::
     ASSERT_EQ(sums[n], expected) << "lane " << n;
     std::uint32_t word;
     std::memcpy(&word, bytes.data() + 4 * n, 4);
-    ASSERT_EQ(dot_plain(start, word, four), expected);
+    ASSERT_EQ(dot_int8_reference(start, word, four), expected);
   }
 }
 

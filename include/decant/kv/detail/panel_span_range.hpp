@@ -1,11 +1,10 @@
-// decant/kv/block_range.hpp - blocks that are made when they are looked at.
+// decant/kv/detail/panel_span_range.hpp - panel spans that are computed when they are looked at.
 //
-// Depends on  kv/block.hpp
 // Tested by   tests/kv/paged_test.cpp
 #pragma once
 
 #include <decant/core/types.hpp>
-#include <decant/kv/block.hpp>
+#include <decant/kv/store.hpp>
 
 #include <compare>
 #include <concepts>
@@ -13,27 +12,27 @@
 #include <iterator>
 #include <utility>
 
-namespace decant::inline v0::kv {
+namespace decant::inline v0::kv::detail {
 
-// block(0), block(1), ... as a range of random access. It must outlive its iterators, and the store
+// span(0), span(1), ... as a range of random access. It must outlive its iterators, and the store
 // must not change meanwhile.
 //
 // Threads  as reads of the store
 template <std::regular_invocable<Index> F>
-class BlockRange {
+class PanelSpanRange {
  public:
   class Iterator {
    public:
     using iterator_concept = std::random_access_iterator_tag;
     using iterator_category = std::input_iterator_tag;  // gives values
-    using value_type = Block;
+    using value_type = PanelSpan;
     using difference_type = Index;
 
     Iterator() = default;
-    Iterator(const F* block, Index at) noexcept : block_(block), at_(at) {}
+    Iterator(const F* span, Index at) noexcept : span_(span), at_(at) {}
 
-    Block operator*() const noexcept { return (*block_)(at_); }
-    Block operator[](Index n) const noexcept { return (*block_)(at_ + n); }
+    PanelSpan operator*() const noexcept { return (*span_)(at_); }
+    PanelSpan operator[](Index n) const noexcept { return (*span_)(at_ + n); }
     Iterator& operator+=(Index n) noexcept {
       at_ += n;
       return *this;
@@ -54,20 +53,20 @@ class BlockRange {
     }
 
    private:
-    const F* block_ = nullptr;
+    const F* span_ = nullptr;
     Index at_ = 0;
   };
 
-  BlockRange(Index count, F block) noexcept : count_(count), block_(std::move(block)) {}
+  PanelSpanRange(Index count, F span) noexcept : count_(count), span_(std::move(span)) {}
 
-  Iterator begin() const noexcept { return {&block_, 0}; }
-  Iterator end() const noexcept { return {&block_, count_}; }
+  Iterator begin() const noexcept { return {&span_, 0}; }
+  Iterator end() const noexcept { return {&span_, count_}; }
   std::size_t size() const noexcept { return static_cast<std::size_t>(count_); }
-  Block operator[](Index n) const noexcept { return block_(n); }
+  PanelSpan operator[](Index n) const noexcept { return span_(n); }
 
  private:
   Index count_;
-  F block_;
+  F span_;
 };
 
-}  // namespace decant::inline v0::kv
+}  // namespace decant::inline v0::kv::detail

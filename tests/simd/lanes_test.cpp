@@ -1,5 +1,5 @@
-// tests/core/simd_test.cpp - every operation on sixteen lanes against the same on one float.
-#include <decant/core/simd.hpp>
+// tests/simd/lanes_test.cpp - every operation on sixteen lanes against the same on one float.
+#include <decant/simd/lanes.hpp>
 
 #include "law/bits.hpp"
 
@@ -15,6 +15,7 @@
 namespace {
 
 using namespace decant;
+using namespace decant::simd;
 using trial::kInfinity;
 using trial::kNaN;
 using Sixteen = std::array<float, 16>;
@@ -132,7 +133,7 @@ TEST(Simd, KeepReplacesLanesOutsideItsRangeWhateverTheyHold) {
       for (Index n = std::max<Index>(0, begin); n < std::min<Index>(16, end); ++n) {
         numbers[static_cast<std::size_t>(n)] = static_cast<float>(n) + 0.25f;
       }
-      const Sixteen kept = numbers_of(keep(load(numbers.data()), begin, end, -kInfinity));
+      const Sixteen kept = numbers_of(select_range(load(numbers.data()), begin, end, -kInfinity));
       for (Index n = 0; n < 16; ++n) {
         const bool inside = n >= begin && n < end;
         ASSERT_EQ(kept[static_cast<std::size_t>(n)],

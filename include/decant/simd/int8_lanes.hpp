@@ -1,16 +1,15 @@
-// decant/core/int8_lanes.hpp - sixteen 32-bit sums of products of small whole numbers.
+// decant/simd/int8_lanes.hpp - sixteen 32-bit sums of products of bytes.
 //
 // Quantised weights meet quantised activations here: four unsigned bytes of each lane times four
-// signed bytes that all lanes share. Whole numbers add exactly, so every machine has the same sums,
+// signed bytes that all lanes share. Integers add exactly, so every machine has the same sums,
 // whether it has an instruction for this or not.
 //
-// Depends on  core/simd.hpp
-// Tested by   tests/core/int_lanes_test.cpp, against dot_plain
+// Tested by   tests/simd/int8_lanes_test.cpp, against dot_int8_reference
 #pragma once
 
 #include <decant/core/config.hpp>
-#include <decant/core/simd.hpp>
 #include <decant/core/types.hpp>
+#include <decant/simd/lanes.hpp>
 
 #include <array>
 #include <bit>
@@ -21,9 +20,9 @@
 #include <immintrin.h>
 #endif
 
-namespace decant::inline v0 {
+namespace decant::inline v0::simd {
 
-// 64 bytes: lane n has bytes [4 n, 4 n + 4). And 16 whole numbers, one a lane.
+// 64 bytes: lane n has bytes [4 n, 4 n + 4). And 16 integers, one a lane.
 #if defined(EIGEN_VECTORIZE_AVX512) && defined(__AVX512BW__)
 struct ByteLanes {
   __m512i all;
@@ -47,8 +46,9 @@ struct IntLanes {
 };
 #endif
 
-// What dot() computes, in plain words.
-inline std::int32_t dot_plain(std::int32_t sum, std::uint32_t bytes, std::int32_t four) noexcept {
+// What dot_int8() computes for one lane.
+inline std::int32_t dot_int8_reference(std::int32_t sum, std::uint32_t bytes,
+                                       std::int32_t four) noexcept {
   for (int i = 0; i < 32; i += 8) {
     const auto weight = static_cast<std::int32_t>(bytes >> i & 0xFF);
     const auto number = static_cast<std::int8_t>(static_cast<std::uint32_t>(four) >> i & 0xFF);
@@ -59,7 +59,7 @@ inline std::int32_t dot_plain(std::int32_t sum, std::uint32_t bytes, std::int32_
 
 namespace detail {
 
-// Two of the signed bytes of `four`, from number `first` on, as 16-bit halves of a word.
+// Signed bytes `first` and `first` + 2 of `four`, as 16-bit halves of a word.
 inline std::int32_t halves(std::int32_t four, int first) noexcept {
   const auto byte = [&](int i) {
     const auto bits = static_cast<std::uint32_t>(four) >> (8 * i) & 0xFF;
@@ -78,7 +78,8 @@ DECANT_ALWAYS_INLINE ByteLanes load_bytes(const std::uint8_t* from) {
 DECANT_ALWAYS_INLINE IntLanes broadcast_int(std::int32_t value) {
   return {_mm512_set1_epi32(value)};
 }
-DECANT_ALWAYS_INLINE IntLanes dot(const IntLanes& sums, const ByteLanes& bytes, std::int32_t four) {
+DECANT_ALWAYS_INLINE IntLanes dot_int8(const IntLanes& sums, const ByteLanes& bytes,
+                                       std::int32_t four) {
 #if defined(__AVX512VNNI__)
   return {_mm512_dpbusd_epi32(sums.all, bytes.all, _mm512_set1_epi32(four))};
 #else
@@ -99,8 +100,8 @@ template <int I>
 DECANT_ALWAYS_INLINE IntLanes byte_of(const ByteLanes& bytes) {
   return {_mm512_and_si512(_mm512_srli_epi32(bytes.all, 8 * I), _mm512_set1_epi32(0xFF))};
 }
-DECANT_ALWAYS_INLINE Lanes to_lanes(const IntLanes& numbers) {
-  return {{_mm512_cvtepi32_ps(numbers.all)}};
+DECANT_ALWAYS_INLINE Lanes to_lanes(const IntLanes& integers) {
+  return {{_mm512_cvtepi32_ps(integers.all)}};
 }
 
 #elif defined(EIGEN_VECTORIZE_AVX2) && !defined(EIGEN_VECTORIZE_AVX512)
@@ -112,7 +113,8 @@ DECANT_ALWAYS_INLINE ByteLanes load_bytes(const std::uint8_t* from) {
 DECANT_ALWAYS_INLINE IntLanes broadcast_int(std::int32_t value) {
   return {{_mm256_set1_epi32(value), _mm256_set1_epi32(value)}};
 }
-DECANT_ALWAYS_INLINE IntLanes dot(const IntLanes& sums, const ByteLanes& bytes, std::int32_t four) {
+DECANT_ALWAYS_INLINE IntLanes dot_int8(const IntLanes& sums, const ByteLanes& bytes,
+                                       std::int32_t four) {
   const __m256i evens = _mm256_set1_epi32(detail::halves(four, 0));
   const __m256i odds = _mm256_set1_epi32(detail::halves(four, 1));
   IntLanes result;
@@ -138,8 +140,8 @@ DECANT_ALWAYS_INLINE IntLanes byte_of(const ByteLanes& bytes) {
   return {{_mm256_and_si256(_mm256_srli_epi32(bytes.half[0], 8 * I), mask),
            _mm256_and_si256(_mm256_srli_epi32(bytes.half[1], 8 * I), mask)}};
 }
-DECANT_ALWAYS_INLINE Lanes to_lanes(const IntLanes& numbers) {
-  return {{_mm256_cvtepi32_ps(numbers.half[0]), _mm256_cvtepi32_ps(numbers.half[1])}};
+DECANT_ALWAYS_INLINE Lanes to_lanes(const IntLanes& integers) {
+  return {{_mm256_cvtepi32_ps(integers.half[0]), _mm256_cvtepi32_ps(integers.half[1])}};
 }
 
 #else
@@ -159,10 +161,10 @@ inline IntLanes broadcast_int(std::int32_t value) {
   result.lane.fill(value);
   return result;
 }
-inline IntLanes dot(const IntLanes& sums, const ByteLanes& bytes, std::int32_t four) {
+inline IntLanes dot_int8(const IntLanes& sums, const ByteLanes& bytes, std::int32_t four) {
   IntLanes result;
   for (std::size_t n = 0; n < 16; ++n) {
-    result.lane[n] = dot_plain(sums.lane[n], bytes.word[n], four);
+    result.lane[n] = dot_int8_reference(sums.lane[n], bytes.word[n], four);
   }
   return result;
 }
@@ -182,32 +184,32 @@ IntLanes byte_of(const ByteLanes& bytes) {
   }
   return result;
 }
-inline Lanes to_lanes(const IntLanes& numbers) {
+inline Lanes to_lanes(const IntLanes& integers) {
   alignas(64) float lanes[16];
-  for (std::size_t n = 0; n < 16; ++n) lanes[n] = static_cast<float>(numbers.lane[n]);
+  for (std::size_t n = 0; n < 16; ++n) lanes[n] = static_cast<float>(integers.lane[n]);
   return load(lanes);
 }
 
 #endif
 
-// The whole numbers nearest to a * b, ties to even, where those are of a size below 2^22.
+// The integers nearest to a * b, ties to even, where those are of a size below 2^22.
 DECANT_ALWAYS_INLINE Lanes round_product(const Lanes& a, const Lanes& b) {
   const Lanes shift = broadcast(12582912.0f);  // 1.5 * 2^23: adding it rounds
   return madd(a, b, shift) - shift;
 }
 
-// The low bytes of whole numbers.
-inline void store_bytes(std::int8_t* to, const Lanes& whole) {
+// The low bytes of sixteen integers given as floats.
+inline void store_bytes(std::int8_t* to, const Lanes& integers) {
 #if defined(EIGEN_VECTORIZE_AVX512) && defined(__AVX512BW__)
-  const __m128i bytes = _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(whole.part[0]));
+  const __m128i bytes = _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(integers.part[0]));
   std::memcpy(to, &bytes, 16);
 #else
   alignas(64) float lanes[16];
-  store(lanes, whole + broadcast(12582912.0f));
+  store(lanes, integers + broadcast(12582912.0f));
   for (int n = 0; n < 16; ++n) {
     to[n] = static_cast<std::int8_t>(std::bit_cast<std::uint32_t>(lanes[n]) & 0xFF);
   }
 #endif
 }
 
-}  // namespace decant::inline v0
+}  // namespace decant::inline v0::simd

@@ -1,5 +1,5 @@
-// tests/core/word_lanes_test.cpp - products of pairs against plain arithmetic, at their extremes.
-#include <decant/core/int16_lanes.hpp>
+// tests/simd/int16_lanes_test.cpp - products of pairs against plain arithmetic, at their extremes.
+#include <decant/simd/int16_lanes.hpp>
 
 #include <gtest/gtest.h>
 
@@ -13,6 +13,7 @@
 namespace {
 
 using namespace decant;
+using namespace decant::simd;
 
 using Words = std::array<std::int32_t, 16>;
 
@@ -27,18 +28,18 @@ Words words_of(const IntLanes& lanes) {
 IntLanes lanes_of(const std::vector<std::int8_t>& low, const std::vector<std::int8_t>& high) {
   std::vector<std::int8_t> both = low;
   both.insert(both.end(), high.begin(), high.end());
-  return pairs_of_bytes(both.data());
+  return int16_of_bytes(both.data());
 }
 
 void expect_dot(const std::vector<std::int8_t>& low, const std::vector<std::int8_t>& high,
                 std::int32_t a, std::int32_t b, std::int32_t start) {
   const IntLanes lanes = lanes_of(low, high);
   const Words pairs = words_of(lanes);
-  const Words sums = words_of(dot_pairs(broadcast_int(start), lanes, pair_of(a, b)));
+  const Words sums = words_of(dot_int16(broadcast_int(start), lanes, pack_int16(a, b)));
   for (std::size_t n = 0; n < 16; ++n) {
-    ASSERT_EQ(pairs[n], pair_of(low[n], high[n])) << "lane " << n;
+    ASSERT_EQ(pairs[n], pack_int16(low[n], high[n])) << "lane " << n;
     ASSERT_EQ(sums[n], start + low[n] * a + high[n] * b) << "lane " << n;
-    ASSERT_EQ(sums[n], dot_pair_plain(start, pairs[n], pair_of(a, b))) << "lane " << n;
+    ASSERT_EQ(sums[n], dot_int16_reference(start, pairs[n], pack_int16(a, b))) << "lane " << n;
   }
 }
 
@@ -64,26 +65,26 @@ TEST(WordLanes, DoNotSaturate) {
       expect_dot(keys, keys, query, query, -2'000'000'000);
     }
   }
-  const IntLanes most = broadcast_int(pair_of(32767, 32767));
-  const IntLanes sums = dot_pairs(broadcast_int(1), most, pair_of(32767, -32768));
+  const IntLanes most = broadcast_int(pack_int16(32767, 32767));
+  const IntLanes sums = dot_int16(broadcast_int(1), most, pack_int16(32767, -32768));
   EXPECT_EQ(words_of(sums)[15], 1 + 32767 * 32767 - 32767 * 32768);
 }
 
 TEST(WordLanes, WrapAroundBeyond32Bits) {
   constexpr std::int32_t kMost = std::numeric_limits<std::int32_t>::max();
   const IntLanes sums =
-      dot_pairs(broadcast_int(kMost), broadcast_int(pair_of(1, 0)), pair_of(1, 0));
+      dot_int16(broadcast_int(kMost), broadcast_int(pack_int16(1, 0)), pack_int16(1, 0));
   EXPECT_EQ(words_of(sums)[0], std::numeric_limits<std::int32_t>::min());
-  EXPECT_EQ(dot_pair_plain(kMost, pair_of(1, 0), pair_of(1, 0)), words_of(sums)[0]);
+  EXPECT_EQ(dot_int16_reference(kMost, pack_int16(1, 0), pack_int16(1, 0)), words_of(sums)[0]);
 }
 
 TEST(WordLanes, TakeNibblesApart) {
   for (int first = 0; first < 256; first += 16) {
     std::uint8_t bytes[16];
     for (int n = 0; n < 16; ++n) bytes[n] = static_cast<std::uint8_t>(first + n);
-    const Words words = words_of(pairs_of_nibbles(bytes));
+    const Words words = words_of(int16_of_nibbles(bytes));
     for (std::size_t n = 0; n < 16; ++n) {
-      EXPECT_EQ(words[n], pair_of((bytes[n] & 15) - 8, (bytes[n] >> 4) - 8)) << first;
+      EXPECT_EQ(words[n], pack_int16((bytes[n] & 15) - 8, (bytes[n] >> 4) - 8)) << first;
     }
   }
 }

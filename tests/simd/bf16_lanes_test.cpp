@@ -1,5 +1,5 @@
-// tests/core/pair_lanes_test.cpp - products of pairs of bf16 numbers against plain arithmetic.
-#include <decant/core/bf16_lanes.hpp>
+// tests/simd/bf16_lanes_test.cpp - products of pairs of bf16 numbers against plain arithmetic.
+#include <decant/simd/bf16_lanes.hpp>
 
 #include <gtest/gtest.h>
 
@@ -11,6 +11,7 @@
 namespace {
 
 using namespace decant;
+using namespace decant::simd;
 
 float half_of(std::uint32_t word, int half) {
   return std::bit_cast<float>(half == 0 ? word << 16 : word & 0xFFFF0000u);
@@ -19,7 +20,7 @@ float half_of(std::uint32_t word, int half) {
 std::vector<std::uint32_t> pairs_of(const std::vector<float>& numbers) {
   std::vector<std::uint32_t> pairs(numbers.size() / 2);
   for (std::size_t at = 0; at < numbers.size(); at += 16) {
-    store_pairs(&pairs[at / 2], load(&numbers[at]));
+    store_bf16(&pairs[at / 2], load(&numbers[at]));
   }
   return pairs;
 }
@@ -68,8 +69,8 @@ TEST(BF16Lanes, AddBothProductsToTheirSum) {
   Lanes plain = fast;
   std::vector<double> exact(start.begin(), start.end());
   for (std::uint32_t pair : numbers) {
-    fast = madd_pairs(words, pair, fast);
-    plain = madd_pairs_plain(words, pair, plain);
+    fast = dot_bf16(words, pair, fast);
+    plain = dot_bf16_reference(words, pair, plain);
     for (std::size_t lane = 0; lane < 16; ++lane) {
       for (int half : {0, 1}) {
         exact[lane] += static_cast<double>(half_of(weights[lane], half)) *

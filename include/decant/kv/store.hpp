@@ -1,6 +1,5 @@
-// decant/kv/block.hpp - what a store hands out, and what it must answer to be one.
+// decant/kv/store.hpp - what a store must answer, and the panels that it hands out.
 //
-// Depends on  codec/concept.hpp, kv/geometry.hpp, kv/panel.hpp
 // Tested by   tests/kv/contiguous_test.cpp
 #pragma once
 
@@ -21,7 +20,7 @@ namespace decant::inline v0::kv {
 //
 // Shape    tokens / 16 panels, one behind the other, of `panel_bytes` each (kv/panel.hpp)
 // Units    first and tokens count tokens and are multiples of 16
-struct Block {
+struct PanelSpan {
   Position first = 0;
   Index tokens = 0;
   const std::byte* panels = nullptr;
@@ -64,7 +63,7 @@ void spoil([[maybe_unused]] S& store, [[maybe_unused]] const Range& slots) noexc
 //          a row may look back window(layer) tokens, itself counted, or to the first where that
 //          is 0
 //          reserve(n) is for n up to chunk(), and that for as many as there is room
-//          blocks(layer, head) ascend and cover every position held or put
+//          panel_spans(layer, head) ascend and cover every position held or put
 template <class S>
 concept Store = requires(S& store, const S& view, Index n, Position at, std::span<const float> row,
                          std::span<float> out) {
@@ -79,8 +78,8 @@ concept Store = requires(S& store, const S& view, Index n, Position at, std::spa
   { view.window(n) } -> std::convertible_to<Index>;
   { view.chunk() } -> std::convertible_to<Index>;
   view.get(n, n, at, out, out);
-  { view.blocks(n, n) } -> std::ranges::random_access_range;
-  requires std::same_as<std::ranges::range_value_t<decltype(view.blocks(n, n))>, Block>;
+  { view.panel_spans(n, n) } -> std::ranges::random_access_range;
+  requires std::same_as<std::ranges::range_value_t<decltype(view.panel_spans(n, n))>, PanelSpan>;
   store.reserve(n);
   { store.panel(n, n, at) } noexcept -> std::same_as<std::byte*>;
   { store.put(n, n, at, row, row) } noexcept;

@@ -1,13 +1,12 @@
-// decant/core/simd.hpp - sixteen floats as one value, on every machine.
+// decant/simd/lanes.hpp - sixteen floats as one value, on every machine.
 //
 // Lanes is one AVX-512 register, two of AVX, four of SSE or NEON, or sixteen plain floats. Kernels
 // are written once against it, and because every lane is independent, one order of operations
 // gives one result whatever the register width. This is the only header that names Eigen's packet
 // layer. A product that is added is always spelled madd, never left to the compiler to fuse.
 //
-// Depends on  core/config.hpp, core/types.hpp, Eigen
 // Source      exp: range reduction and coefficients of Cephes' expf (S. Moshier)
-// Tested by   tests/core/simd_test.cpp
+// Tested by   tests/simd/lanes_test.cpp
 #pragma once
 
 #include <decant/core/config.hpp>
@@ -21,9 +20,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace decant::inline v0 {
-
-inline constexpr Index kLanes = 16;
+namespace decant::inline v0::simd {
 
 namespace detail {
 
@@ -31,14 +28,6 @@ using Packet = Eigen::internal::packet_traits<float>::type;
 inline constexpr int kPacketFloats = Eigen::internal::packet_traits<float>::size;
 inline constexpr int kPackets = 16 / kPacketFloats;
 static_assert(kPackets * kPacketFloats == 16, "a register wider than 16 floats");
-
-// f(0), f(1), ... f(N - 1) with constant arguments: a loop that is certainly unrolled.
-template <int N, class F>
-DECANT_ALWAYS_INLINE void unroll(F&& f) {
-  [&]<int... I>(std::integer_sequence<int, I...>) {
-    (f(std::integral_constant<int, I>{}), ...);
-  }(std::make_integer_sequence<int, N>{});
-}
 
 // A register seen as 32-bit integers, and back; without vector registers both are scalars.
 DECANT_ALWAYS_INLINE std::int32_t bits_of(const float& number) {
@@ -59,6 +48,14 @@ DECANT_ALWAYS_INLINE Packet from_bits(const I& bits) {
 using IntPacket = decltype(bits_of(std::declval<const Packet&>()));
 
 }  // namespace detail
+
+// f(0), f(1), ... f(N - 1) with constant arguments: a loop that is certainly unrolled.
+template <int N, class F>
+DECANT_ALWAYS_INLINE void unroll(F&& f) {
+  [&]<int... I>(std::integer_sequence<int, I...>) {
+    (f(std::integral_constant<int, I>{}), ...);
+  }(std::make_integer_sequence<int, N>{});
+}
 
 // How many vector registers one Lanes takes.
 inline constexpr int kRegisters = detail::kPackets;
@@ -93,7 +90,7 @@ DECANT_ALWAYS_INLINE Lanes load(const float* from) {
 }
 
 // The same place, in a way that the compiler does not see through: what is read there again is read
-// from the cache, and not kept in a register that sums need more.
+// from the cache, and does not occupy a register that sums need more.
 template <class T>
 DECANT_ALWAYS_INLINE T* opaque(T* at) {
 #if defined(__GNUC__) || defined(__clang__)
@@ -112,7 +109,7 @@ DECANT_ALWAYS_INLINE void prefetch(const void* at, Index distance = 0) {
 }
 
 DECANT_ALWAYS_INLINE void store(float* to, const Lanes& lanes) {
-  detail::unroll<detail::kPackets>(
+  unroll<detail::kPackets>(
       [&](auto i) { Eigen::internal::pstoreu(to + i * detail::kPacketFloats, lanes.part[i]); });
 }
 
@@ -132,7 +129,7 @@ DECANT_ALWAYS_INLINE void store_first(float* to, const Lanes& value, Index count
   for (Index n = 0; n < count; ++n) to[n] = lanes[n];
 }
 
-// f(first, count) for every run of 16 numbers of `size`; the last may be shorter.
+// f(first, count) for every run of 16 of `size` elements; the last may be shorter.
 template <class F>
 DECANT_ALWAYS_INLINE void for_lanes(Index size, F&& f) {
   for (Index at = 0; at < size; at += kLanes) f(at, size - at < kLanes ? size - at : kLanes);
@@ -186,7 +183,7 @@ DECANT_ALWAYS_INLINE float madd(float a, float b, float c) {
 #endif
 }
 
-// The larger of each pair. Where either is no number the machine decides.
+// The larger of a and b, lane by lane. If either is NaN, the machine decides.
 DECANT_ALWAYS_INLINE Lanes max(const Lanes& a, const Lanes& b) {
   return detail::each_packet([&](int i) { return Eigen::internal::pmax(a.part[i], b.part[i]); });
 }
@@ -205,7 +202,7 @@ DECANT_ALWAYS_INLINE Lanes where_negative(const Lanes& condition, const Lanes& a
 }
 
 // Lane n for n in [begin, end), `other` elsewhere. What the replaced lanes held does not matter.
-DECANT_ALWAYS_INLINE Lanes keep(const Lanes& lanes, Index begin, Index end, float other) {
+DECANT_ALWAYS_INLINE Lanes select_range(const Lanes& lanes, Index begin, Index end, float other) {
   using Eigen::internal::pcmp_lt;
   using Eigen::internal::pset1;
   const auto first = pset1<detail::Packet>(static_cast<float>(begin) - 0.5f);
@@ -214,12 +211,13 @@ DECANT_ALWAYS_INLINE Lanes keep(const Lanes& lanes, Index begin, Index end, floa
   return detail::each_packet([&](int i) {
     const auto lane =
         Eigen::internal::plset<detail::Packet>(static_cast<float>(i * detail::kPacketFloats));
-    const auto kept = Eigen::internal::pand(pcmp_lt(first, lane), pcmp_lt(lane, last));
-    return Eigen::internal::pselect(kept, lanes.part[i], outside);
+    const auto inside = Eigen::internal::pand(pcmp_lt(first, lane), pcmp_lt(lane, last));
+    return Eigen::internal::pselect(inside, lanes.part[i], outside);
   });
 }
 
-// The sum in one fixed tree: lanes n and n + 8, then n and n + 4, then n and n + 2, then the pair.
+// The sum in one fixed tree: lanes n and n + 8, then n and n + 4, then n and n + 2, then the last
+// two.
 inline float reduce_add(const Lanes& lanes) {
   alignas(64) float at[kLanes];
   store(at, lanes);
@@ -232,7 +230,7 @@ inline float reduce_add(const Lanes& lanes) {
 // The largest lane; its order does not matter.
 DECANT_ALWAYS_INLINE float reduce_max(const Lanes& lanes) {
   detail::Packet top = lanes.part[0];
-  detail::unroll<detail::kPackets>([&](auto i) {
+  unroll<detail::kPackets>([&](auto i) {
     if constexpr (i > 0) top = Eigen::internal::pmax(top, lanes.part[i]);
   });
   return Eigen::internal::predux_max(top);
@@ -284,4 +282,4 @@ DECANT_ALWAYS_INLINE Lanes tanh(const Lanes& x) {
   return where_negative(x, broadcast(0.0f) - size, size);
 }
 
-}  // namespace decant::inline v0
+}  // namespace decant::inline v0::simd
