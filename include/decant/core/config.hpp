@@ -22,8 +22,10 @@
 
 #if defined(__GNUC__) || defined(__clang__)
 #define DECANT_ALWAYS_INLINE inline __attribute__((always_inline))
+#define DECANT_NEVER_INLINE __attribute__((noinline, cold))
 #else
 #define DECANT_ALWAYS_INLINE inline
+#define DECANT_NEVER_INLINE
 #endif
 
 // How a definition that is not a template is marked: `inline` in header-only use, and compiled once

@@ -7,9 +7,12 @@
 // Tested by   tests/core/error_test.cpp
 #pragma once
 
+#include <decant/core/config.hpp>
+
 #include <array>
 #include <charconv>
 #include <concepts>
+#include <initializer_list>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -36,16 +39,77 @@ class FormatError : public std::runtime_error {
 
 namespace detail {
 
-inline std::string as_text(std::string_view part) { return std::string(part); }
-template <std::integral I>
-std::string as_text(I part) {
-  return std::to_string(part);
+// One part of a sentence, whatever its type, so that no call of expects() compiles code of its own
+// for putting its sentence together. Text is borrowed.
+class Part {
+ public:
+  template <class T>
+  Part(const T& part) noexcept {  // NOLINT: a conversion
+    if constexpr (std::same_as<T, float>) {
+      kind_ = Kind::f32;
+      number_.f32 = part;
+    } else if constexpr (std::floating_point<T>) {
+      kind_ = Kind::f64;
+      number_.f64 = part;
+    } else if constexpr (std::unsigned_integral<T>) {
+      kind_ = Kind::natural;
+      number_.natural = part;
+    } else if constexpr (std::integral<T>) {
+      kind_ = Kind::integer;
+      number_.integer = part;
+    } else {
+      text_ = part;
+    }
+  }
+
+  void append_to(std::string& sentence) const {
+    std::array<char, 64> text{};
+    const auto write = [&](auto number) {  // the shortest spelling that reads back the same
+      const std::to_chars_result result =
+          std::to_chars(text.data(), text.data() + text.size(), number);
+      sentence.append(text.data(), result.ptr);
+    };
+    switch (kind_) {
+      case Kind::text:
+        sentence.append(text_);
+        break;
+      case Kind::integer:
+        write(number_.integer);
+        break;
+      case Kind::natural:
+        write(number_.natural);
+        break;
+      case Kind::f32:
+        write(number_.f32);
+        break;
+      case Kind::f64:
+        write(number_.f64);
+        break;
+    }
+  }
+
+ private:
+  enum class Kind { text, integer, natural, f32, f64 };
+
+  Kind kind_ = Kind::text;
+  std::string_view text_;
+  union {
+    long long integer;
+    unsigned long long natural;
+    float f32;
+    double f64;
+  } number_ = {};
+};
+
+inline std::string sentence(std::initializer_list<Part> parts) {
+  std::string text;
+  for (const Part& part : parts) part.append_to(text);
+  return text;
 }
-template <std::floating_point F>
-std::string as_text(F part) {  // the shortest spelling that reads back as the same number
-  std::array<char, 64> text{};
-  const std::to_chars_result result = std::to_chars(text.data(), text.data() + text.size(), part);
-  return std::string(text.data(), result.ptr);
+
+template <class Error>
+[[noreturn]] DECANT_NEVER_INLINE void fail(std::initializer_list<Part> parts) {
+  throw Error(sentence(parts));
 }
 
 }  // namespace detail
@@ -53,9 +117,7 @@ std::string as_text(F part) {  // the shortest spelling that reads back as the s
 // The parts (text or numbers) written one after another.
 template <class... Parts>
 std::string sentence(const Parts&... parts) {
-  std::string text;
-  (text.append(detail::as_text(parts)), ...);
-  return text;
+  return detail::sentence({parts...});
 }
 
 // Throws `Error` with the sentence made of `parts` unless `held`. The sentence is only built
@@ -65,7 +127,7 @@ std::string sentence(const Parts&... parts) {
 template <class Error = std::invalid_argument, class... Parts>
 constexpr void expects(bool held, const Parts&... parts) {
   if (!held) [[unlikely]] {
-    throw Error(sentence(parts...));
+    detail::fail<Error>({parts...});
   }
 }
 
