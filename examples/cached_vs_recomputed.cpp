@@ -1,4 +1,4 @@
-// cached_vs_recomputed: what a cache saves, and what it changes, which is nothing.
+// cached_vs_recomputed: what a cache saves, and that it changes no bit.
 //
 // You learn that decoding without a cache is the same call on a store that is emptied before each
 // step, and that both give the same bits: the logits are compared while the times are taken.
@@ -42,12 +42,12 @@ struct Options {
 void declare(examples::CommandLine& command, Options& options) {
   examples::add_model(command, options.model, "a checkpoint (the embedded one)");
   command.add_text("--lengths", options.lengths, "of the prompts, as in \"1 10 100\" (1 to 256)");
-  examples::add_type(command, "--cache-type", options.cache_type, "numbers of the cache (f32)");
+  examples::add_type(command, "--cache-type", options.cache_type, "format of the cache (f32)");
   examples::add_threads(command, options.threads);
   command.add_flag("--csv", options.csv, "comma-separated values in place of the table");
 }
 
-// What was asked for, or powers of two, as far as the model reaches; in ascending order.
+// The lengths asked for, or powers of two that fit the model; in ascending order.
 std::vector<Index> lengths_of(const Options& options, Index positions) {
   const Index most = positions - kAnswerTokens;
   expects<std::runtime_error>(most >= 1, "an answer of ", kAnswerTokens,
@@ -92,19 +92,19 @@ class Bench {
 
   Answer answer(std::span<const Token> prompt, const decoding::GenerateOptions& options) {
     Answer answer;
-    const auto keep = [&](Token) {
+    const auto record = [&](Token) {
       const auto row = workspace_.logits(0);
       answer.logits.insert(answer.logits.end(), row.begin(), row.end());
       return true;
     };
     store_.rewind(0);
-    auto generation = generate(decoder_, store_, workspace_, prompt, options, keep);
+    auto generation = generate(decoder_, store_, workspace_, prompt, options, record);
     answer.tokens = std::move(generation.tokens);
     answer.seconds = generation.statistics.time_per_output_token();
     return answer;
   }
 
-  // Answers with and without the cache, in turn.
+  // Answers with and without the cache, alternately.
   Row compare(std::span<const Token> prompt) {
     constexpr double kNever = std::numeric_limits<double>::infinity();
     Row row = {std::ssize(prompt), kNever, kNever};
@@ -147,20 +147,21 @@ std::vector<Row> measure(const Options& options, const model::Decoder& decoder, 
 }
 
 void print(const std::vector<Row>& rows, bool csv) {
-  const int width = csv ? 0 : 18;
+  const int columns = csv ? 0 : 18;
   const char* comma = csv ? "," : "";
-  std::cout << std::fixed << std::setw(width) << (csv ? "prompt_tokens" : "prompt tokens") << comma
-            << std::setw(width) << (csv ? "cached_us" : "cached, us") << comma << std::setw(width)
-            << (csv ? "recomputed_us" : "recomputed, us") << comma << std::setw(width) << "ratio"
-            << '\n';
+  std::cout << std::fixed << std::setw(columns) << (csv ? "prompt_tokens" : "prompt tokens")
+            << comma << std::setw(columns) << (csv ? "cached_us" : "cached, us") << comma
+            << std::setw(columns) << (csv ? "recomputed_us" : "recomputed, us") << comma
+            << std::setw(columns) << "ratio" << '\n';
   for (const Row& row : rows) {
-    std::cout << std::setw(width) << row.length << comma << std::setprecision(1) << std::setw(width)
-              << row.cached * 1e6 << comma << std::setw(width) << row.recomputed * 1e6 << comma
-              << std::setprecision(2) << std::setw(width) << row.recomputed / row.cached << '\n';
+    std::cout << std::setw(columns) << row.length << comma << std::setprecision(1)
+              << std::setw(columns) << row.cached * 1e6 << comma << std::setw(columns)
+              << row.recomputed * 1e6 << comma << std::setprecision(2) << std::setw(columns)
+              << row.recomputed / row.cached << '\n';
   }
 }
 
-// The shortest prompt from which on the cache was faster every time.
+// The shortest prompt from which on the cache was always faster.
 void conclude(const std::vector<Row>& rows) {
   const auto slower = [](const Row& row) { return row.cached >= row.recomputed; };
   const auto last = std::find_if(rows.rbegin(), rows.rend(), slower);

@@ -1,4 +1,4 @@
-// fork_and_share: several continuations of one prompt, which is computed and kept only once.
+// fork_and_share: several continuations of one prompt, which is computed and stored only once.
 //
 // You learn that a sequence in pages is forked at no cost of memory: a fork shares all pages of its
 // origin, and only what it writes itself takes new ones.
@@ -39,7 +39,7 @@ struct Options {
 void declare(examples::CommandLine& command, Options& options) {
   examples::add_model(command, options.model, "a checkpoint (the embedded one)");
   command.add_nonempty_text("--prompt", options.prompt,
-                            "the text to continue (of the model's own text)");
+                            "the text to continue (from the training text)");
   examples::add_number(command, "--samples", options.samples, "continuations (4)", 1, 1000);
   examples::add_number(command, "--max-new-tokens", options.new_tokens, "tokens of each (24)", 1,
                        1 << 20);

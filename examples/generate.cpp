@@ -222,7 +222,10 @@ void generate(Options options) {
   examples::checked("--logit-bias", [&] {
     check(options.generate.sampler.penalties, checkpoint.config.vocabulary);
   });
-  if (options.several.wanted()) check_several(options);
+  if (options.several.wanted()) {
+    check_several(options);
+    if (options.store.kind == "contiguous") options.store.kind = "paged";  // to share the prompt
+  }
   examples::set_window(options.store, checkpoint.config);
   const model::Decoder decoder(std::move(checkpoint.config), std::move(checkpoint.weights));
   const Index room = decoder.config().max_positions - std::ssize(prompt);

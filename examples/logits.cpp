@@ -1,7 +1,7 @@
-// logits: writes what a model answers to given tokens, number by number.
+// logits: writes a model's logits after each of the given tokens to a file.
 //
 // You learn the one operation below every kind of decoding, a step that appends tokens to a store,
-// and that it does not matter into which steps a sequence is cut: the files are the same.
+// and that it does not matter how a sequence is split into steps: the files are the same.
 #include <decant/model/decoder.hpp>
 
 #include <decant/core/thread_pool.hpp>
@@ -70,7 +70,7 @@ std::vector<Index> chunks_of(const Options& options, Index tokens) {
   return chunks;
 }
 
-void check_numbers(std::span<const float> logits, Position position) {
+void check_finite(std::span<const float> logits, Position position) {
   const auto odd = std::ranges::find_if_not(logits, [](float x) { return std::isfinite(x); });
   expects<std::runtime_error>(odd == logits.end(), "the logit of token ", odd - logits.begin(),
                               " at position ", position, " is not finite");
@@ -90,7 +90,7 @@ void write(const Options& options, const model::Decoder& decoder, S& store,
     batch.add(store, tokens.subspan(first, static_cast<std::size_t>(chunk)), model::Logits::all);
     decoder.step(batch, workspace);
     for (Index row = 0; row < chunk; ++row) {
-      check_numbers(workspace.logits(row), store.end() - chunk + row);
+      check_finite(workspace.logits(row), store.end() - chunk + row);
       file.write(std::as_bytes(workspace.logits(row)));
     }
   }

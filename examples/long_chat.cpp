@@ -1,8 +1,8 @@
-// long_chat: a conversation that outgrows the window that the model looks back.
+// long_chat: a conversation that grows longer than the model's sliding window.
 //
-// You learn that a store kept between turns spares a model what it has read already, that a ring
-// holds a window however long the conversation gets, and that neither changes an answer: every turn
-// is computed from nothing too, and compared.
+// You learn that a store reused between turns saves computing the conversation again, that a ring
+// holds the window of a conversation of any length, and that neither changes an answer: every turn
+// is also computed from an empty store, and compared.
 #include <decant/decoding/generate.hpp>
 
 #include <decant/codec/plain.hpp>
@@ -50,15 +50,15 @@ void declare(examples::CommandLine& command, Options& options) {
   };
   examples::add_model(command, options.model, "a checkpoint (the embedded one)");
   number("--turns", options.turns, "of the conversation (12)");
-  number("--window", options.window, "tokens that the model looks back (128)");
+  number("--window", options.window, "tokens that a row sees, itself included (128)");
   number("--answer", options.answer, "tokens of an answer (20)");
   examples::add_threads(command, options.threads);
 }
 
-void print_row(Index turn, const decoding::Statistics& kept, const decoding::Statistics& fresh,
+void print_row(Index turn, const decoding::Statistics& reused, const decoding::Statistics& fresh,
                Index bytes) {
-  std::cout << std::setw(4) << turn << std::setw(15) << kept.prompt_tokens << std::setw(14)
-            << kept.cached_tokens << std::setw(12) << kept.time_to_first_token * 1e3
+  std::cout << std::setw(4) << turn << std::setw(15) << reused.prompt_tokens << std::setw(14)
+            << reused.cached_tokens << std::setw(12) << reused.time_to_first_token * 1e3
             << std::setw(14) << fresh.time_to_first_token * 1e3 << std::setw(14)
             << examples::grouped(bytes) << '\n';
 }
@@ -72,10 +72,10 @@ void long_chat(const Options& options) {
   const kv::Geometry geometry = decoder.config().geometry();
   ThreadPool threads(options.threads);
   model::Workspace workspace(decoder.config(), {.rows = kChunk}, threads);
-  Store kept(geometry, options.window, kChunk);
+  Store reused(geometry, options.window, kChunk);
   std::vector<Token> conversation;
 
-  std::cout << "turn  prompt tokens  cached tokens   kept, ms  computed, ms   cache bytes\n"
+  std::cout << "turn  prompt tokens  cached tokens reused, ms  computed, ms   cache bytes\n"
             << std::fixed << std::setprecision(2);
   for (Index turn = 0; turn < options.turns; ++turn) {
     const auto line =
@@ -87,21 +87,21 @@ void long_chat(const Options& options) {
                                                 .sequence = static_cast<std::uint64_t>(turn)};
     Store fresh(geometry, options.window, kChunk);
     const auto computed = decoding::generate(decoder, fresh, workspace, conversation, generate);
-    const auto answer = decoding::generate(decoder, kept, workspace, conversation, generate);
+    const auto answer = decoding::generate(decoder, reused, workspace, conversation, generate);
     expects<std::runtime_error>(answer.tokens == computed.tokens, "the answers of turn ", turn + 1,
                                 " differ");
-    print_row(turn + 1, answer.statistics, computed.statistics, kept.bytes());
+    print_row(turn + 1, answer.statistics, computed.statistics, reused.bytes());
     conversation.insert(conversation.end(), answer.tokens.begin(), answer.tokens.end());
   }
-  std::cout << "\nEvery answer was the same with and without what was kept.\n";
+  std::cout << "\nEvery answer was the same with and without the cache.\n";
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   Options options;
-  examples::CommandLine command("long_chat",
-                                "Keeps a conversation that is longer than the model looks back.");
+  examples::CommandLine command(
+      "long_chat", "Holds a conversation that is longer than the model's sliding window.");
   declare(command, options);
   return command.run(argc, argv, [&] { long_chat(options); });
 }

@@ -1,7 +1,7 @@
-// perplexity: how well a model foresees a text, and what cheaper numbers cost it.
+// perplexity: how well a model predicts a text, and what smaller formats cost.
 //
-// You learn how to take the logits of many tokens in one step, and that a number format is chosen
-// when weights are loaded and when a store is made: the code between does not change.
+// You learn how to take the logits of many tokens in one step, and that a format is chosen when
+// weights are loaded and when a store is made: the code between does not change.
 #include <decant/model/decoder.hpp>
 
 #include <decant/codec/scaled.hpp>
@@ -40,11 +40,11 @@ void declare(examples::CommandLine& command, Options& options) {
   examples::add_model(command, options.model, "a checkpoint (the embedded one)");
   command.add_nonempty_text("--text", options.text, "UTF-8 (a speech of Hamlet's)", "FILE");
   examples::add_number(command, "--window", options.window,
-                       "tokens read together, each from nothing (256)", 2, 1 << 20);
+                       "tokens of a window, each read on its own (256)", 2, 1 << 20);
   examples::add_threads(command, options.threads);
 }
 
-// How numbers are held. The first is what the others are compared with.
+// The formats compared; the first is the reference of the others.
 struct Format {
   std::optional<codec::Type> weights;
   Activations activations = Activations::full;
@@ -96,8 +96,8 @@ std::vector<float> logits_of(const model::Decoder& decoder, std::span<const Toke
     batch.add(store, part, model::Logits::all);
     decoder.step(batch, workspace);
     for (Index row = 0; row < std::ssize(part); ++row) {
-      const auto numbers = workspace.logits(row);
-      logits.insert(logits.end(), numbers.begin(), numbers.end());
+      const auto of_row = workspace.logits(row);
+      logits.insert(logits.end(), of_row.begin(), of_row.end());
     }
   }
   return logits;
@@ -124,7 +124,7 @@ double perplexity(std::span<const float> logits, std::span<const Token> tokens, 
   return std::exp(sum / static_cast<double>(count));
 }
 
-// No number where a logit is none.
+// NaN if a logit is NaN.
 double largest_difference(std::span<const float> a, std::span<const float> b) {
   double largest = 0;
   for (std::size_t n = 0; n < a.size(); ++n) {
@@ -176,8 +176,7 @@ void compare(const Options& options) {
           return logits_of(*decoder, tokens, options.window, threads, store);
         });
     const double surprise = perplexity(logits, tokens, options.window);
-    expects<FormatError>(std::isfinite(surprise), options.model,
-                         ": gives logits that are no numbers");
+    expects<FormatError>(std::isfinite(surprise), options.model, ": gives logits of NaN");
     if (reference.empty()) {
       reference = logits;
       print_head(std::ssize(tokens), options.window);
@@ -190,8 +189,8 @@ void compare(const Options& options) {
 
 int main(int argc, char** argv) {
   Options options;
-  examples::CommandLine command("perplexity",
-                                "Says how well a model foresees a text, by number format.");
+  examples::CommandLine command(
+      "perplexity", "Measures how well a model predicts a text, by format of weights and cache.");
   declare(command, options);
   return command.run(argc, argv, [&] { compare(options); });
 }

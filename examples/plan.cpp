@@ -1,8 +1,8 @@
 // plan: what a cache costs, and how fast a model can be, before anything is allocated or run.
 //
 // You learn that both are arithmetic. kv::Geometry says what a token's keys and values take, and,
-// to the byte, what a store allocates, which holds whole panels of 16 tokens. model::Cost says what
-// a step reads and computes, and with two numbers of a machine the least time that it takes.
+// to the byte, what a store allocates, in whole panels of 16 tokens. model::Cost says what a step
+// reads and computes and, from two speeds of a machine, the least time that it takes.
 #include <decant/kv/geometry.hpp>
 #include <decant/model/cost.hpp>
 
@@ -37,8 +37,8 @@ struct Options {
   Index layers = 0, kv_heads = 0, head_dim = 0;
   examples::StoreOptions store;
   Index tokens = 0, batch = 1, budget = 0;
-  // What a prediction wants beside.
-  Index width = 0, heads = 0, feed_forward = 0, vocabulary = 0;
+  // What only a prediction needs.
+  Index hidden_size = 0, heads = 0, intermediate_size = 0, vocabulary = 0;
   std::optional<codec::Type> weights;
   model::Machine machine;
   bool measure = false;
@@ -47,9 +47,9 @@ struct Options {
   bool predicts() const { return measure || machine.bytes_per_second > 0; }
 };
 
-// What a prediction rests on.
+// What a prediction is based on.
 void declare_machine(examples::CommandLine& command, Options& options) {
-  command.add("--weights", "f32|bf16|f16|q8_0|q4_0", "numbers of the weights",
+  command.add("--weights", "f32|bf16|f16|q8_0|q4_0", "format of the weights",
               [&options](const std::string& text) {
                 options.weights = examples::parse_type(text);
                 const bool known = options.weights && !codec::is_scaled(*options.weights);
@@ -60,9 +60,9 @@ void declare_machine(examples::CommandLine& command, Options& options) {
     return examples::add_number(command, name, value, about, 1);
   };
   auto bytes = speed("--bytes-per-second", options.machine.bytes_per_second,
-                     "what the machine reads, of all threads");
+                     "the machine's memory bandwidth, all threads");
   auto flops = speed("--flops-per-second", options.machine.flops_per_second,
-                     "what it computes; a multiply-add is two");
+                     "its arithmetic; a multiply-add counts as two");
   auto measure = command.add_flag("--measure", options.measure, "measure both on this machine");
   bytes.needs(flops).excludes(measure);
   flops.needs(bytes);
@@ -77,9 +77,9 @@ void declare(examples::CommandLine& command, Options& options) {
       "--model", options.model, "a folder with a config.json, or a GGUF file", "FOLDER-OR-FILE");
   auto layers = number("--layers", options.layers, "layers of the model");
   auto heads = number("--kv-heads", options.kv_heads, "key and value heads of a layer");
-  auto dim = number("--head-dim", options.head_dim, "numbers of a key and of a value");
+  auto dim = number("--head-dim", options.head_dim, "elements of a key and of a value");
   examples::add_formats(command, "--dtype", options.store.formats,
-                        "the format of a number, or those of keys:values")
+                        "the format of the cache, or of keys:values")
       .required();
   examples::add_store_kind(command, options.store);
   number("--tokens", options.tokens, "tokens of a sequence (what the model was made for)");
@@ -89,9 +89,8 @@ void declare(examples::CommandLine& command, Options& options) {
   heads.needs(layers).excludes(model);
   dim.needs(layers).excludes(model);
   number("--heads", options.heads, "query heads of a layer").needs(layers);
-  number("--width", options.width, "numbers of a row between layers").needs(layers);
-  number("--feed-forward", options.feed_forward, "numbers inside a feed-forward block")
-      .needs(layers);
+  number("--width", options.hidden_size, "the hidden size").needs(layers);
+  number("--feed-forward", options.intermediate_size, "the intermediate size").needs(layers);
   number("--vocabulary", options.vocabulary, "tokens that the model knows").needs(layers);
   declare_machine(command, options);
 }
@@ -105,12 +104,12 @@ model::Config config_of(Options& options) {
                                   "--head-dim");
     config = {.vocabulary = options.vocabulary,
               .layers = options.layers,
-              .hidden_size = options.width,
+              .hidden_size = options.hidden_size,
               .heads = options.heads,
               .kv_heads = options.kv_heads,
               .key_dim = options.head_dim,
               .value_dim = options.head_dim,
-              .intermediate_size = options.feed_forward,
+              .intermediate_size = options.intermediate_size,
               .max_positions = 1,
               .rope = std::nullopt};  // neither costs anything
   } else {
@@ -122,16 +121,16 @@ model::Config config_of(Options& options) {
 }
 
 // A line of the table.
-void row(const std::string& label, const std::string& numbers, const std::string& panels,
+void row(const std::string& label, const std::string& payload, const std::string& panels,
          const std::string& note) {
-  std::cout << std::left << std::setw(24) << label << std::right << std::setw(20) << numbers;
+  std::cout << std::left << std::setw(24) << label << std::right << std::setw(20) << payload;
   if (!panels.empty()) std::cout << std::setw(20) << panels;
   std::cout << (note.empty() ? "" : "   ") << note << '\n';
 }
 
 // Bytes of keys and values alone, and of a store that holds them in whole panels.
 struct Cost {
-  Index numbers, panels;
+  Index payload, panels;
 };
 struct Bill {
   Cost token, granule, sequence, batch;
@@ -163,7 +162,7 @@ Bill bill(const kv::Geometry& geometry, const Options& options) {
   return {.token = cost(1),
           .granule = cost(granule(options.store)),
           .sequence = sequence,
-          .batch = {checked_product(sequence.numbers, options.batch),
+          .batch = {checked_product(sequence.payload, options.batch),
                     checked_product(sequence.panels, options.batch)}};
 }
 
@@ -171,13 +170,13 @@ void print_costs(const kv::Geometry& geometry, const Options& options, const Bil
   std::cout << counted(geometry.layers, "layer") << ", "
             << counted(geometry.heads, "key and value head") << ", keys of "
             << grouped(geometry.key_dim) << " and values of " << grouped(geometry.value_dim)
-            << " numbers in " << examples::name(options.store.formats) << "\n\n";
+            << " elements in " << examples::name(options.store.formats) << "\n\n";
   row("", "keys and values", "allocated", "");
-  row("bytes per token", grouped(bill.token.numbers), "", "");
+  row("bytes per token", grouped(bill.token.payload), "", "");
   if (options.tokens == 0) return;
-  row("bytes per sequence", grouped(bill.sequence.numbers), grouped(bill.sequence.panels),
+  row("bytes per sequence", grouped(bill.sequence.payload), grouped(bill.sequence.panels),
       "of " + counted(options.tokens, "token"));
-  row("bytes per batch", grouped(bill.batch.numbers), grouped(bill.batch.panels),
+  row("bytes per batch", grouped(bill.batch.payload), grouped(bill.batch.panels),
       "of " + counted(options.batch, "sequence"));
 }
 
@@ -185,35 +184,32 @@ void print_budget(const Options& options, const Bill& bill) {
   const Index budget = options.budget;
   std::cout << "\nA budget of " << counted(budget, "byte") << " holds\n";
   if (options.store.kind != "ring") {
-    row("tokens", grouped(budget / bill.token.numbers),
+    row("tokens", grouped(budget / bill.token.payload),
         grouped(budget / bill.granule.panels * granule(options.store)), "in one sequence");
   }
   if (options.tokens == 0) return;
-  row("sequences", grouped(budget / bill.sequence.numbers), grouped(budget / bill.sequence.panels),
+  row("sequences", grouped(budget / bill.sequence.payload), grouped(budget / bill.sequence.panels),
       "of " + counted(options.tokens, "token"));
 }
 
-// Bytes of one number of a weight, and its share of a scale.
+// Bytes of one weight and its part of a scale.
 double bytes_of(codec::Type weights) {
-  constexpr double kNumbers = codec::kBlockNumbers;
-  if (weights == codec::Type::q8_0) return sizeof(codec::Q8_0::Block) / kNumbers;
-  if (weights == codec::Type::q4_0) return sizeof(codec::Q4_0::Block) / kNumbers;
+  constexpr double kWeights = codec::kBlockNumbers;
+  if (weights == codec::Type::q8_0) return sizeof(codec::Q8_0::Block) / kWeights;
+  if (weights == codec::Type::q4_0) return sizeof(codec::Q4_0::Block) / kWeights;
   return weights == codec::Type::f32 ? 4 : 2;
 }
 
 void check(const Options& options) {
-  expects<examples::UsageError>(options.store.kind != "ring" || options.store.window > 0,
-                                "--store: a ring needs a window; give --window");
-  expects<examples::UsageError>(options.store.window > 0 || options.store.sink_tokens == 0,
-                                "--keep: every token is kept where no window is; give --window");
+  examples::check(options.store, options.store.window);
   expects<examples::UsageError>(options.predicts() || !options.weights,
                                 "--weights: nothing is predicted without --bytes-per-second and ",
                                 "--flops-per-second, or --measure");
 }
 
 void check_prediction(const Options& options) {
-  const bool sizes =
-      options.width > 0 && options.heads > 0 && options.feed_forward > 0 && options.vocabulary > 0;
+  const bool sizes = options.hidden_size > 0 && options.heads > 0 &&
+                     options.intermediate_size > 0 && options.vocabulary > 0;
   expects<examples::UsageError>(!options.model.empty() || sizes, "a prediction needs --heads, ",
                                 "--width, --feed-forward and --vocabulary, or --model");
   expects<examples::UsageError>(options.weights.has_value(),
@@ -226,14 +222,14 @@ void check_prediction(const Options& options) {
 model::Cost cost_of(model::Config config, const Options& options, double token_bytes) {
   const bool own = options.store.window == config.widest_window();
   if (!own) config.windows.assign(static_cast<std::size_t>(config.layers), options.store.window);
-  const model::Cost numbers(config, 1, token_bytes);
-  const double weights = numbers.layer_weights() + numbers.output_weights();
+  const model::Cost counts(config, 1, token_bytes);
+  const double weights = counts.layer_weights() + counts.output_weights();
   return {config, weights * bytes_of(*options.weights), token_bytes};
 }
 
-std::string fixed(double number, int places) {
+std::string fixed(double number, int digits) {
   std::ostringstream text;
-  text << std::fixed << std::setprecision(places) << number;
+  text << std::fixed << std::setprecision(digits) << number;
   return text.str();
 }
 
@@ -269,6 +265,11 @@ void predict(const model::Cost& cost, const Options& options) {
     ThreadPool threads(options.threads);
     const examples::Bounds bounds = examples::measure_bounds(threads);
     machine = {bounds.bytes, bounds.flops};
+    if (bounds.share < 0.9) {
+      std::cerr << "note: other programs ran while the machine was measured, and left its threads "
+                << fixed(100 * bounds.share, 0) << " % of the time; the figures are the best of "
+                << examples::kMeasuredTurns << " turns\n";
+    }
   }
   std::cout << "\nWeights of " << fixed(cost.weight_bytes() / 1e9, 3) << " GB in "
             << codec::name(*options.weights) << "; a machine of "
@@ -292,7 +293,7 @@ void plan(Options options) {
   std::optional<model::Cost> cost;
   if (options.predicts()) {
     cost = examples::checked("the sizes", [&] {
-      return cost_of(config, options, static_cast<double>(costs.token.numbers));
+      return cost_of(config, options, static_cast<double>(costs.token.payload));
     });
   }
   print_costs(geometry, options, costs);
@@ -304,8 +305,9 @@ void plan(Options options) {
 
 int main(int argc, char** argv) {
   Options options;
-  examples::CommandLine command(std::filesystem::path{argv[0]}.filename().string(),
-                                "Says what a cache of keys and values takes, and the least time.");
+  examples::CommandLine command(
+      std::filesystem::path{argv[0]}.filename().string(),
+      "Computes the size of a KV cache, and the least time of prefill and decode.");
   declare(command, options);
   return command.run(argc, argv, [&] { plan(options); });
 }

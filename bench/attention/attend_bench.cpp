@@ -4,11 +4,11 @@
 //   build/release/bench/bench_attention_attend --benchmark_filter=prefill
 //       --benchmark_repetitions=5 --benchmark_enable_random_interleaving=true
 //
-// decode: one row over all keys held, layer after layer of a store that no cache holds. GB/s of
-// keys and values beside a plain read of as many bytes of the same store, in one run and in eight
-// side by side (of_read, of_read8). prefill: 512 rows at the end of the keys. GFLOP/s, counting
-// only the pairs of row and key that the causal mask lets see each other, beside a loop of
-// multiply-adds (of_peak).
+// decode: one row over all keys held, layer after layer of a store larger than the processor's
+// caches. GB/s of keys and values beside a plain read of as many bytes of the same store, in one
+// stream and in eight (of_read, of_read8). prefill: 512 rows at the end of the keys. GFLOP/s,
+// counting only the keys that each row sees under the causal mask, beside a loop of multiply-adds
+// (of_peak).
 #include <decant/attention/attend.hpp>
 #include <decant/codec/plain.hpp>
 #include <decant/codec/scaled.hpp>
@@ -17,8 +17,8 @@
 
 #include "reference/attention.hpp"
 #include "support/bounds.hpp"
+#include "support/cached.hpp"
 #include "support/check.hpp"
-#include "support/kept.hpp"
 #include "support/race.hpp"
 #include "support/random.hpp"
 
@@ -35,10 +35,10 @@ namespace {
 
 using namespace decant;
 
-constexpr Index kFirstQuery = Index{1} << 40;  // keys and values are numbers from 0 on
-constexpr Index kMemory = 256 << 20;           // bytes: several times what a cache holds
+constexpr Index kFirstQuery = Index{1} << 40;  // keys and values are values 0, 1, ...
+constexpr Index kMemory = 256 << 20;           // bytes: several times the processor's caches
 
-// Query heads, the key and value heads they share, and the numbers of one of them.
+// Query heads, the key and value heads they share, and the elements of one head.
 struct Heads {
   Index query, kv, dim;
   friend bool operator==(const Heads&, const Heads&) = default;
@@ -48,7 +48,7 @@ Heads heads_of(const benchmark::State& state) {
   return {state.range(0), state.range(1), state.range(2)};
 }
 
-// Every layer holds the same numbers: of token t and head h, a key and then a value.
+// Every layer holds the same values: of token t and head h, a key and then a value.
 template <codec::Codec C>
 kv::Contiguous<C> random_store(const Heads& heads, Index keys, Index layers) {
   kv::Contiguous<C> store({layers, heads.kv, heads.dim, heads.dim}, keys);
@@ -74,7 +74,7 @@ reference::Matrix rows_of(const Heads& heads, Index keys, Index head, Index part
   for (Index token = 0; token < keys; ++token) {
     const Index first = ((token * heads.kv + head) * 2 + part) * heads.dim;
     for (Index d = 0; d < heads.dim; ++d) {
-      result.row(token)[static_cast<std::size_t>(d)] = double{bench::number(first + d)};
+      result.row(token)[static_cast<std::size_t>(d)] = double{bench::value(first + d)};
     }
   }
   return result;
@@ -99,7 +99,7 @@ Expected expected_rows(const Heads& heads, Index keys, Index rows) {
       if (result[row].size() == static_cast<std::size_t>((head + 1) * group * heads.dim)) continue;
       how.past = keys - rows + row;
       reference::Matrix query(1, group * heads.dim);
-      query.cells = reference::to_double(bench::numbers(query.columns, kFirstQuery + first));
+      query.cells = reference::to_double(bench::values(query.columns, kFirstQuery + first));
       const auto output = reference::attend(how, query, head_keys, head_values).output;
       result[row].insert(result[row].end(), output.cells.begin(), output.cells.end());
     }
@@ -116,7 +116,7 @@ class Question {
         heads_(heads),
         rows_(rows),
         executor_(executor),
-        queries_(bench::numbers(rows * heads.query * heads.dim, kFirstQuery)),
+        queries_(bench::values(rows * heads.query * heads.dim, kFirstQuery)),
         out_(queries_.size()),
         scratch_(store.geometry(), heads.query, executor.threads(), 1, store.end()) {}
 
@@ -128,13 +128,13 @@ class Question {
                                                              .rows = rows_,
                                                              .queries = queries_.data(),
                                                              .out = out_.data()};
-    const Index width = heads_.query * heads_.dim;
+    const Index stride = heads_.query * heads_.dim;
     attention::attend(std::span(&sequence, 1),
                       {.layer = layer,
                        .heads = heads_.query,
                        .scale = scale_of(heads_),
-                       .query_stride = width,
-                       .out_stride = width},
+                       .query_stride = stride,
+                       .out_stride = stride},
                       attention::Causal{}, attention::Plain{}, scratch_, executor_);
   }
 
@@ -167,11 +167,11 @@ void decode(benchmark::State& state) {
   const Index bytes = kv::Geometry{1, heads.kv, heads.dim, heads.dim}.bytes<C>(keys);
   const Index layers = ceil_div(kMemory, bytes);
   const auto& store =
-      bench::kept(std::tuple(heads, keys), [&] { return random_store<C>(heads, keys, layers); });
+      bench::cached(std::tuple(heads, keys), [&] { return random_store<C>(heads, keys, layers); });
   Question<C> question(store, heads, 1, executor);
   question.check(
-      bench::kept(std::tuple(heads, keys), [&] { return expected_rows(heads, keys, 1); }));
-  Index turn = 0;  // all take the next layer, so that nobody finds what another has just read
+      bench::cached(std::tuple(heads, keys), [&] { return expected_rows(heads, keys, 1); }));
+  Index turn = 0;  // all take the next layer, so that none finds cached what another has just read
   const auto next = [&] { return turn++ % layers; };
   const auto cells = [&] {
     return static_cast<const void*>(store.panel_spans(next(), 0)[0].panels);
@@ -205,12 +205,12 @@ void prefill(benchmark::State& state) {
   const Index keys = state.range(3);
   Executor& executor = bench::workers(state.range(4));
   const auto& store =
-      bench::kept(std::tuple(heads, keys), [&] { return random_store<C>(heads, keys, 1); });
+      bench::cached(std::tuple(heads, keys), [&] { return random_store<C>(heads, keys, 1); });
   Question<C> question(store, heads, kRows, executor);
   question.check(
-      bench::kept(std::tuple(heads, keys), [&] { return expected_rows(heads, keys, kRows); }));
-  const Index pairs = kRows * question.first() + kRows * (kRows + 1) / 2;
-  const double flops = 2.0 * static_cast<double>(pairs * heads.query * 2 * heads.dim);
+      bench::cached(std::tuple(heads, keys), [&] { return expected_rows(heads, keys, kRows); }));
+  const Index seen = kRows * question.first() + kRows * (kRows + 1) / 2;
+  const double flops = 2.0 * static_cast<double>(seen * heads.query * 2 * heads.dim);
   bench::race(state,
               {.unit = "GFLOP/s",
                .amount = flops,

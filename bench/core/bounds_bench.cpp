@@ -1,4 +1,5 @@
-// bench/core/bounds_bench.cpp - what can this machine do, and what does a fork-join cost?
+// bench/core/bounds_bench.cpp - the machine's read and arithmetic bounds, and the cost of a
+// fork-join.
 //
 //   build/release/bench/bench_core_bounds
 //
@@ -9,8 +10,8 @@
 #include <decant/core/thread_pool.hpp>
 
 #include "support/bounds.hpp"
+#include "support/cached.hpp"
 #include "support/check.hpp"
-#include "support/kept.hpp"
 
 #include <benchmark/benchmark.h>
 #include <unsupported/Eigen/CXX11/ThreadPool>
@@ -31,7 +32,7 @@ Buffer<float> zeros(Index count) {
   return result;
 }
 
-// A read that skips a part would miss the one number that is not zero.
+// A read that skips a part would miss the only value that is not zero.
 template <int Streams>
 void check_read(Buffer<float>& memory) {
   for (Index place = 1; place < memory.size(); place = place * 5 + 3) {
@@ -46,7 +47,7 @@ template <int Streams>
 void plain_read(benchmark::State& state) {
   const Index bytes = state.range(0) * 1024;
   Executor& executor = bench::workers(state.range(1));
-  Buffer<float>& memory = bench::kept(bytes, [&] {
+  Buffer<float>& memory = bench::cached(bytes, [&] {
     Buffer<float> made = zeros(bytes / Index{sizeof(float)});
     check_read<Streams>(made);
     return made;

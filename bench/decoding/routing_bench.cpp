@@ -20,8 +20,8 @@
 #include <decant/kv/paged.hpp>
 #include <decant/kv/prefix_tree.hpp>
 
+#include "support/cached.hpp"
 #include "support/check.hpp"
-#include "support/kept.hpp"
 
 #include <benchmark/benchmark.h>
 
@@ -111,7 +111,7 @@ Trace make_trace() {
   return trace;
 }
 
-const Trace& trace() { return bench::kept(0, make_trace); }
+const Trace& trace() { return bench::cached(0, make_trace); }
 
 // A replica that serves in order: when it comes to a prompt, what stood before it is kept.
 class Worker {

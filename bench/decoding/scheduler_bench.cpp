@@ -15,8 +15,8 @@
 
 #include "peers/random_model.hpp"
 #include "support/bounds.hpp"
+#include "support/cached.hpp"
 #include "support/check.hpp"
-#include "support/kept.hpp"
 #include "support/shapes.hpp"
 
 #include <benchmark/benchmark.h>
@@ -45,7 +45,7 @@ std::vector<Token> tokens_from(Index first, Index count) {
 
 // One model at a time: they are large.
 const model::Decoder& decoder_of(const model::Config& config, codec::Type type) {
-  return *bench::kept(std::pair(config.hidden_size, type), [&] {
+  return *bench::cached(std::pair(config.hidden_size, type), [&] {
     return std::make_unique<model::Decoder>(config, bench::random_weights(config, type));
   });
 }

@@ -1,21 +1,21 @@
-// bench/kernels/product_bench.cpp - how near do products come to the machine's bounds?
+// bench/kernels/product_bench.cpp - products beside the machine's bounds.
 //
 //   build/release/bench/bench_kernels_product --benchmark_filter=product
 //   build/release/bench/bench_kernels_product --benchmark_filter=streamed
 //       --benchmark_repetitions=5 --benchmark_enable_random_interleaving=true
 //
-// product: rows of activations times a matrix that the caches may hold. GFLOP/s beside a loop of
-// multiply-adds (of_peak) and, where numbers are f32, beside Eigen's own product (of_eigen).
+// product: rows of activations times a matrix that may fit the caches. GFLOP/s beside a loop of
+// multiply-adds (of_peak) and, in f32, beside Eigen's own product (of_eigen).
 // streamed: one row times 256 MiB of weights. GB/s beside a plain read of the same bytes, in one
-// run and in eight runs side by side (of_read, of_read8).
+// stream and in eight (of_read, of_read8).
 #include <decant/codec/plain.hpp>
 #include <decant/core/executor.hpp>
 #include <decant/kernels/packed.hpp>
 #include <decant/kernels/product.hpp>
 
 #include "support/bounds.hpp"
+#include "support/cached.hpp"
 #include "support/check.hpp"
-#include "support/kept.hpp"
 #include "support/race.hpp"
 #include "support/random.hpp"
 
@@ -33,13 +33,13 @@ using namespace decant;
 using Floats = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 using Doubles = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 
-constexpr Index kFirstInput = Index{1} << 40;  // weights are numbers from 0 on, inputs from here
+constexpr Index kFirstInput = Index{1} << 40;  // weights are values 0, 1, ..., inputs from here
 
-// How weights of a format are stored, and how far a product by them may be from the oracle.
+// How weights of a format are stored, and how far a product by them may be from the reference.
 template <class C>
 struct Format {
   using Stored = kernels::Packed<C>;
-  static constexpr double kTolerance = 1e-5;  // the numbers here fit any plain format
+  static constexpr double kTolerance = 1e-5;  // the values here fit any plain format
   static constexpr Index kBits = 8 * Index{sizeof(typename C::Cell)};
   static const void* data(const Stored& weights) { return weights.panel(0); }
 };
@@ -62,7 +62,7 @@ struct Weights {
 
 template <class C>
 Weights<C> random_weights(Index outputs, Index columns) {
-  std::vector<float> source = bench::numbers(outputs * columns, 0);
+  std::vector<float> source = bench::values(outputs * columns, 0);
   const kernels::MatrixView view =
       kernels::row_major(source.data(), codec::Type::f32, outputs, columns);
   Stored<C> packed({&view, 1});
@@ -119,8 +119,8 @@ void product(benchmark::State& state) {
   const Index columns = state.range(1);
   const Index rows = state.range(2);
   Executor& executor = bench::workers(state.range(3));
-  const Weights<C>& weights =
-      bench::kept(std::pair(outputs, columns), [&] { return random_weights<C>(outputs, columns); });
+  const Weights<C>& weights = bench::cached(std::pair(outputs, columns),
+                                            [&] { return random_weights<C>(outputs, columns); });
   const Floats in = random_rows(rows, columns);
   Floats out(rows, outputs);
   kernels::RowTiles tiles(in.rows(), in.cols());
@@ -160,7 +160,7 @@ void streamed(benchmark::State& state) {
   const Index outputs = state.range(0) * 1024 * 1024 / kColumns * 8 / Format<C>::kBits;
   Executor& executor = bench::workers(state.range(1));
   const Stored<C>& weights =
-      bench::kept(outputs, [&] { return random_weights<C>(outputs, kColumns).packed; });
+      bench::cached(outputs, [&] { return random_weights<C>(outputs, kColumns).packed; });
   const Floats in = random_rows(1, kColumns);
   Floats out(1, outputs);
   kernels::RowTiles tiles(in.rows(), in.cols());

@@ -1,9 +1,9 @@
-// bench/kv/prefix_bench.cpp - what kept prefixes cost and save, and what a ring takes in the long
-// run.
+// bench/kv/prefix_bench.cpp - what the prefix cache costs and saves, and the size of a ring over
+// time.
 //
 // lookup: finding the 8,192 tokens of a prompt among those of 10,000 sequences. first_token: the
-// time to the first token of a prompt of 2,000 tokens whose beginning is kept, beside computing all
-// of it (times). ring: bytes of a window of 4,096 tokens after ever longer texts.
+// time to the first token of a prompt of 2,000 tokens whose beginning is cached, beside computing
+// all of it (times). ring: bytes of a window of 4,096 tokens after ever longer texts.
 #include <decant/codec/plain.hpp>
 #include <decant/codec/scaled.hpp>
 #include <decant/decoding/generate.hpp>

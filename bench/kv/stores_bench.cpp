@@ -23,7 +23,7 @@ using namespace decant;
 using codec::BF16;
 
 constexpr Index kHeads = 32, kKvHeads = 8, kDim = 128;
-constexpr Index kMemory = 256 << 20;  // bytes: several times what a cache holds
+constexpr Index kMemory = 256 << 20;  // bytes: several times the processor's caches
 
 Index layers_for(Index keys) {
   return ceil_div(kMemory, kv::Geometry{1, kKvHeads, kDim, kDim}.bytes<BF16>(keys));
@@ -54,7 +54,7 @@ class Row {
   Row(const S& store, Executor& executor)
       : store_(store),
         executor_(executor),
-        query_(bench::numbers(kHeads * kDim, Index{1} << 40)),
+        query_(bench::values(kHeads * kDim, Index{1} << 40)),
         out_(query_.size()),
         scratch_(store.geometry(), kHeads, executor.threads(), 1, store.end()) {}
 

@@ -1,14 +1,14 @@
-// bench/model/cost_bench.cpp - does arithmetic foresee how long a step takes?
+// bench/model/cost_bench.cpp - how well does model::Cost predict the time of a step?
 //
 //   build/release/bench/bench_model_cost
 //
 // model::Cost of a model of 135 million parameters, on the machine that the same run measures (a
-// plain read of memory, the quicker of one stream and eight, and f32 multiply-adds), beside the
+// plain read of memory, the faster of one stream and eight, and f32 multiply-adds), beside the
 // steps themselves: prefill of `tokens`, and decoding one token of each of `sequences` behind
-// `context` ones. It foresees the least time, so that predicted/measured is at most about 1, and
-// how near it comes is how near the step is to its bound. Keys and values are in bf16 beside
-// weights in blocks, otherwise as the weights are. Products of q8_0 and q4_0 multiply whole
-// numbers, which is quicker than f32: where arithmetic bounds them, the bound is not theirs.
+// `context` ones. It predicts the least time: predicted/measured is at most about 1, and shows
+// how near the step is to its bound. Keys and values are in bf16 with
+// block-quantised weights, otherwise as the weights are. Products of q8_0 and q4_0 multiply int8,
+// which is faster than f32: if arithmetic bounds them, the f32 bound does not apply.
 #include <decant/codec/plain.hpp>
 #include <decant/core/executor.hpp>
 #include <decant/kv/contiguous.hpp>
@@ -19,7 +19,8 @@
 
 #include "peers/random_model.hpp"
 #include "support/bounds.hpp"
-#include "support/kept.hpp"
+#include "support/cached.hpp"
+#include "support/cost.hpp"
 #include "support/race.hpp"
 #include "support/random.hpp"
 #include "support/shapes.hpp"
@@ -45,7 +46,7 @@ using Cell = std::conditional_t<kType == Type::f32, codec::F32, codec::BF16>;
 
 template <Type kType>
 const model::Decoder& random_decoder() {
-  return bench::kept(0, [] {
+  return bench::cached(0, [] {
     const model::Config config = bench::config_135m();
     return model::Decoder(config, bench::random_weights(config, kType));
   });
@@ -84,11 +85,7 @@ class Sequences {
     decoder_.step(batch_, workspace_);
   }
 
-  model::Cost cost() const {
-    const Index token = decoder_.config().geometry().template payload_bytes<Cell<kType>>(1);
-    return {decoder_.config(), static_cast<double>(model::matrix_bytes(decoder_.weights())),
-            static_cast<double>(token)};
-  }
+  model::Cost cost() const { return bench::cost_of<Cell<kType>>(decoder_); }
 
  private:
   std::span<const Token> tokens(Index count) {
@@ -106,13 +103,13 @@ class Sequences {
   model::Batch<Store> batch_;
 };
 
-// Runs `step` beside the bounds of the machine, and says how near `work` at those bounds comes.
+// Times `step` beside the bounds of the machine, and compares it with `work` at those bounds.
 template <class F>
 void compare(benchmark::State& state, const model::Work& work, Index tokens, Executor& executor,
              F&& step) {
   constexpr Index kPlain = 256 << 20;
   const std::vector<float>& plain =
-      bench::kept(0, [] { return bench::numbers(kPlain / Index{sizeof(float)}, 0); });
+      bench::cached(0, [] { return bench::values(kPlain / Index{sizeof(float)}, 0); });
   const auto memory = [&] { return static_cast<const void*>(plain.data()); };
   std::vector<bench::Rival> rivals = bench::reads(memory, kPlain, executor);
   rivals.push_back(bench::peak(executor));
@@ -156,7 +153,7 @@ void decode(benchmark::State& state) {
   const Index count = state.range(0), context = state.range(1);
   Executor& executor = bench::workers(state.range(2));
   const auto key = std::tuple(count, context, executor.threads());
-  Sequences<kType>& sequences = *bench::kept(
+  Sequences<kType>& sequences = *bench::cached(
       key, [&] { return std::make_unique<Sequences<kType>>(count, context, 1, executor); });
   compare(state, sequences.cost().decode(count, context), count, executor,
           [&] { sequences.step(1); });

@@ -7,7 +7,7 @@
 // multiply-adds (of_peak). decode: one token after `context` others; tokens/s, and GB/s of weights,
 // keys and values beside a plain read of other memory (of_read, of_read8). Keys and values are
 // stored as the weights are. overhead: a decoded token of a model whose kernels have next to
-// nothing to do, by number of layers: what a step costs whatever the model.
+// nothing to do, by number of layers: the fixed cost of a step.
 #include <decant/codec/plain.hpp>
 #include <decant/core/executor.hpp>
 #include <decant/kv/contiguous.hpp>
@@ -19,8 +19,9 @@
 #include "reference/model.hpp"
 #include "reference/to_weights.hpp"
 #include "support/bounds.hpp"
+#include "support/cached.hpp"
 #include "support/check.hpp"
-#include "support/kept.hpp"
+#include "support/cost.hpp"
 #include "support/race.hpp"
 #include "support/random.hpp"
 #include "support/shapes.hpp"
@@ -43,13 +44,6 @@ std::vector<Token> tokens_of(const model::Config& config, Index count) {
     tokens.push_back(static_cast<Token>(i * 7919 % config.vocabulary));
   }
   return tokens;
-}
-
-// Numbers of all matrices of the layers.
-Index layer_numbers(const model::Config& config) {
-  const Index attention =
-      config.hidden_size * config.key_dim * 2 * (config.heads + config.kv_heads);
-  return config.layers * (attention + 3 * config.hidden_size * config.intermediate_size);
 }
 
 // One sequence of a random model, and what it runs in.
@@ -81,7 +75,7 @@ class Session {
   model::Batch<Store> batch_;
 };
 
-// A tied random model that has given the reference's logits, once from both tokens and once from
+// A tied random model, checked against the reference's logits: once from both tokens and once from
 // the cache.
 template <codec::Codec C>
 model::Decoder checked_model() {
@@ -101,27 +95,22 @@ model::Decoder checked_model() {
 
 template <codec::Codec C>
 const model::Decoder& random_decoder() {
-  return bench::kept(0, [] { return checked_model<C>(); });
+  return bench::cached(0, [] { return checked_model<C>(); });
 }
 
 template <codec::Codec C>
 void prefill(benchmark::State& state) {
   const model::Decoder& decoder = random_decoder<C>();
-  const model::Config& config = decoder.config();
   Executor& executor = bench::workers(state.range(0));
   Session<C> session(decoder, kPrompt, executor);
-  const std::vector<Token> prompt = tokens_of(config, kPrompt);
-  const Index pairs = kPrompt * (kPrompt + 1) / 2;
-  const Index multiply_adds = kPrompt * layer_numbers(config) +
-                              config.vocabulary * config.hidden_size +
-                              config.layers * config.heads * 2 * config.key_dim * pairs;
+  const std::vector<Token> prompt = tokens_of(decoder.config(), kPrompt);
   const auto step = [&] {
     session.store().rewind(0);
     session.feed(prompt);
   };
   const double seconds = bench::race(state,
                                      {.unit = "GFLOP/s",
-                                      .amount = 2.0 * static_cast<double>(multiply_adds),
+                                      .amount = bench::cost_of<C>(decoder).prefill(kPrompt).flops,
                                       .threads = executor.threads(),
                                       .rivals = {bench::peak(executor)}},
                                      step);
@@ -134,11 +123,10 @@ template <codec::Codec C>
 void decode(benchmark::State& state) {
   constexpr Index kPlain = 256 << 20;
   const model::Decoder& decoder = random_decoder<C>();
-  const model::Config& config = decoder.config();
   const Index context = state.range(0);
   Executor& executor = bench::workers(state.range(1));
   Session<C> session(decoder, context + 1, executor);
-  const std::vector<Token> tokens = tokens_of(config, context + 1);
+  const std::vector<Token> tokens = tokens_of(decoder.config(), context + 1);
   for (Index at = 0; at < context; at += kPrompt) {
     session.feed(std::span(tokens).subspan(static_cast<std::size_t>(at), kPrompt));
   }
@@ -146,15 +134,12 @@ void decode(benchmark::State& state) {
     session.store().rewind(context);
     session.feed({&tokens.back(), 1});
   };
-  const Index numbers = layer_numbers(config) + config.vocabulary * config.hidden_size +
-                        context * config.geometry().cells_per_token();
   const std::vector<float>& plain =
-      bench::kept(0, [] { return bench::numbers(kPlain / Index{sizeof(float)}, 0); });
+      bench::cached(0, [] { return bench::values(kPlain / Index{sizeof(float)}, 0); });
   const auto memory = [&] { return static_cast<const void*>(plain.data()); };
-  const Index bytes = numbers * Index{sizeof(typename C::Cell)};
   const double seconds = bench::race(state,
                                      {.unit = "GB/s",
-                                      .amount = static_cast<double>(bytes),
+                                      .amount = bench::cost_of<C>(decoder).decode(1, context).bytes,
                                       .threads = executor.threads(),
                                       .rivals = bench::reads(memory, kPlain, executor)},
                                      step);

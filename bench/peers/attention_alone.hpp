@@ -1,9 +1,7 @@
 // bench/peers/attention_alone.hpp - rows of queries over keys and values that come from memory.
 //
-// A store of so many layers that no cache holds them all; one round attends once in each, and
-// counts as that many calls.
-//
-// Depends on  attention/attend.hpp, kv/contiguous.hpp, peers/{laps,random_model}.hpp
+// The store has so many layers that the processor's caches cannot hold them; one round attends
+// once in each, and counts as that many calls.
 #pragma once
 
 #include <decant/attention/attend.hpp>
@@ -68,16 +66,16 @@ class AttentionOf final : public AttentionAlone {
   }
 
   void fill() {
-    constexpr Index kPlaces = 4099;
-    std::vector<float> numbers;
-    for (Index k = 0; k < kPlaces + 2 * of_.head_dim; ++k) numbers.push_back(50 * normal(k));
+    constexpr Index kOffsets = 4099;
+    std::vector<float> values;
+    for (Index k = 0; k < kOffsets + 2 * of_.head_dim; ++k) values.push_back(50 * normal(k));
     const auto dim = static_cast<std::size_t>(of_.head_dim);
     store_.reserve(of_.keys);
     for (Index layer = 0; layer < calls(); ++layer) {
       for (Index head = 0; head < of_.kv_heads; ++head) {
         for (Index at = 0; at < of_.keys; ++at) {
-          const std::span<const float> row = std::span<const float>(numbers).subspan(
-              static_cast<std::size_t>((at * 61 + head) % kPlaces), 2 * dim);
+          const std::span<const float> row = std::span<const float>(values).subspan(
+              static_cast<std::size_t>((at * 61 + head) % kOffsets), 2 * dim);
           store_.put(layer, head, at, row.first(dim), row.last(dim));
         }
       }
@@ -86,7 +84,7 @@ class AttentionOf final : public AttentionAlone {
   }
 
   void attend(Index layer) {
-    const Index width = of_.heads * of_.head_dim;
+    const Index stride = of_.heads * of_.head_dim;
     const attention::Sequence<kv::Contiguous<C>> sequence = {.store = &store_,
                                                              .first = of_.keys - of_.rows,
                                                              .rows = of_.rows,
@@ -96,8 +94,8 @@ class AttentionOf final : public AttentionAlone {
                       {.layer = layer,
                        .heads = of_.heads,
                        .scale = 1.0f / std::sqrt(static_cast<float>(of_.head_dim)),
-                       .query_stride = width,
-                       .out_stride = width},
+                       .query_stride = stride,
+                       .out_stride = stride},
                       attention::Causal{}, attention::Plain{}, scratch_, executor_);
   }
 

@@ -38,11 +38,11 @@ def arguments():
     add("--measures", nargs="*", default=MEASURES, help="KIND:TOKENS (%(default)s)")
     add("--caches", nargs="+", default=["f16", "bf16"], choices=CACHES, help="of decant")
     add("--peers", nargs="*", default=["llama.cpp"], choices=PEERS,
-        help="all loaded at once, so mind the memory (%(default)s)")
+        help="all loaded at once, so memory limits them (%(default)s)")
     add("--peer-cache", default="f16", choices=CACHES,
         help="of the peers that can choose (%(default)s)")
     add("--attention", nargs="*", default=[], metavar="KEYSxROWS",
-        help="attention alone, 32 heads on 8 of 128 numbers; ROWS may be left out, and is 1")
+        help="attention alone, 32 heads on 8 of size 128; ROWS defaults to 1")
     add("--attention-peers", nargs="*", default=list(ATTENTION_PEERS), choices=ATTENTION_PEERS)
     add("--flash", nargs="+", default=["on", "off"], choices=["on", "off"],
         help="llama.cpp's fused attention; the faster of both is shown")
@@ -52,7 +52,7 @@ def arguments():
     add("--decode-tokens", type=int, default=32, help="of one round (32)")
     add("--chunk", type=int, default=512, help="tokens of a prompt computed at once (512)")
     add("--work", help="where models lie while they are used (a new temporary folder)")
-    add("--keep", action="store_true", help="leave models in --work, and take those that lie there")
+    add("--keep", action="store_true", help="leave models in --work, and reuse those in it")
     add("--out", default=str(HERE.parents[1] / "build/peers"),
         help="folder of results.json, table.md and ratios.png (%(default)s)")
     options = parser.parse_args()

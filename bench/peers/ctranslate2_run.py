@@ -1,7 +1,7 @@
 """CTranslate2 as an engine of protocol.py.
 
 It has f32 and int8 with one scale a row (and bf16 where it says so), holds keys and values as it
-computes, and takes a prompt at once. A context is kept as its `static_prompt`, so that rounds of
+computes, and takes a prompt at once. A context is cached as its `static_prompt`, so that rounds of
 decode do not compute it again.
 """
 
@@ -29,21 +29,21 @@ def random_spec(shape):
         shape.layers, shape.heads, activation=common_spec.Activation.SWISH, ffn_glu=True,
         rms_norm=True, rotary_dim=0, rotary_interleave=False, rotary_base=shape.rope_theta,
         num_heads_kv=shape.kv_heads, head_dim=shape.head_dim)
-    attended, kept = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
-    norm = np.ones(shape.width, np.float32)
+    attended, key_size = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
+    norm = np.ones(shape.hidden_size, np.float32)
     decoder = spec.decoder
     decoder.scale_embeddings = False
-    decoder.embeddings.weight = matrix(shape.vocabulary, shape.width)
+    decoder.embeddings.weight = matrix(shape.vocabulary, shape.hidden_size)
     decoder.projection.weight = decoder.embeddings.weight
     decoder.layer_norm.gamma = norm
     for layer in decoder.layer:
         attention, feed_forward = layer.self_attention, layer.ffn
         attention.layer_norm.gamma = feed_forward.layer_norm.gamma = norm
-        attention.linear[0].weight = matrix(attended + 2 * kept, shape.width)
-        attention.linear[1].weight = matrix(shape.width, attended)
-        feed_forward.linear_0.weight = matrix(shape.feed_forward, shape.width)
-        feed_forward.linear_0_noact.weight = matrix(shape.feed_forward, shape.width)
-        feed_forward.linear_1.weight = matrix(shape.width, shape.feed_forward)
+        attention.linear[0].weight = matrix(attended + 2 * key_size, shape.hidden_size)
+        attention.linear[1].weight = matrix(shape.hidden_size, attended)
+        feed_forward.linear_0.weight = matrix(shape.intermediate_size, shape.hidden_size)
+        feed_forward.linear_0_noact.weight = matrix(shape.intermediate_size, shape.hidden_size)
+        feed_forward.linear_1.weight = matrix(shape.hidden_size, shape.intermediate_size)
     spec.config.layer_norm_epsilon = 1e-5
     return spec
 
@@ -80,10 +80,10 @@ class CTranslate2(Generating):
             return False
 
         prompt = [self.names[token] for token in self.tokens[:context]]
-        kept = {} if fresh or context < 2 else {"static_prompt": prompt[:-1]}
+        cached = {} if fresh or context < 2 else {"static_prompt": prompt[:-1]}
         self.generator.generate_batch(
-            [prompt[-1:] if kept else prompt], max_length=count, min_length=count,
-            include_prompt_in_result=False, callback=seen, **kept)
+            [prompt[-1:] if cached else prompt], max_length=count, min_length=count,
+            include_prompt_in_result=False, callback=seen, **cached)
 
 
 if __name__ == "__main__":

@@ -36,7 +36,7 @@ using nlohmann::json;
 codec::Type type_of(const json& command, const char* field) {
   const std::string text = command.at(field).get<std::string>();
   const auto type = codec::parse(text);
-  expects(type.has_value(), field, " \"", text, "\" is no type");
+  expects(type.has_value(), field, " \"", text, "\" is not a type");
   return *type;
 }
 
@@ -117,7 +117,7 @@ class Participant {
     return result;
   }
 
-  // The case of the last command is kept, since its keys and values take long to make.
+  // The case of the last command is cached, since its keys and values take long to make.
   json attention(const json& command) {
     json wanted = command;
     wanted.erase("rounds");

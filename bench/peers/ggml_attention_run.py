@@ -16,7 +16,7 @@ import pathlib
 import numpy as np
 from protocol import Clock, serve
 
-MEMORY = 256 << 20  # bytes of keys and values, more than a cache holds
+MEMORY = 256 << 20  # bytes of keys and values, more than the processor's caches hold
 TYPES = {"f32": 0, "f16": 1, "bf16": 30}
 F32, F16, PRECISE = 0, 1, 10
 
@@ -85,12 +85,12 @@ class Ggml:
         return self.init(InitParams(16 << 20, None, True))
 
 
-def cells(numbers, kind):
-    """The bytes of numbers in a format."""
+def cells(values, kind):
+    """The bytes of values in a format."""
     if kind == TYPES["bf16"]:
-        bits = numbers.view(np.uint32)
+        bits = values.view(np.uint32)
         return ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
-    return numbers.astype(np.float16 if kind == F16 else np.float32)
+    return values.astype(np.float16 if kind == F16 else np.float32)
 
 
 class Attention:
@@ -125,23 +125,23 @@ class Attention:
         self.buffer = self.ggml.backend_alloc_ctx_tensors(self.inputs, self.ggml.backend)
         if not self.buffer:
             raise MemoryError("keys and values were not allocated")
-        self.numbers = [draw.standard_normal(shape, dtype=np.float32) for shape in (
+        self.drawn = [draw.standard_normal(shape, dtype=np.float32) for shape in (
             (self.rows, self.heads, self.head_dim), (keys, kv_heads, self.head_dim),
             values_shape[::-1])]
         seen = np.tril(np.ones((self.rows, keys), bool), keys - self.rows)
         mask = np.where(seen, np.float32(0), np.float32(-math.inf))
-        self.set(self.query, self.numbers[0])
+        self.set(self.query, self.drawn[0])
         self.set(self.mask, cells(mask, F16 if self.path == "fused" else F32))
         for keys_of_layer, values in self.held:
-            self.set(keys_of_layer, cells(self.numbers[1], kind))
-            self.set(values, cells(self.numbers[2], kind))
+            self.set(keys_of_layer, cells(self.drawn[1], kind))
+            self.set(values, cells(self.drawn[2], kind))
 
     def set(self, tensor, array):
         array = np.ascontiguousarray(array)
         self.ggml.backend_tensor_set(tensor, array.ctypes.data, 0, array.nbytes)
 
     def by_head(self, tensor):
-        """Number, token, head, where they lie."""
+        """Strides of element, token and head."""
         return self.ggml.permute(self.nodes, tensor, 0, 2, 1, 3)
 
     def fused(self, keys, values):
@@ -166,13 +166,13 @@ class Attention:
             raise RuntimeError(f"the graph gave {status}")
 
     def result(self):
-        """[row][head][number] of the last layer."""
+        """[row][head][element] of the last layer."""
         out = np.empty((self.rows, self.heads, self.head_dim), np.float32)
         self.ggml.backend_tensor_get(self.out, out.ctypes.data, 0, out.nbytes)
         return out
 
     def expected(self):
-        query, keys, values = (of.astype(np.float64) for of in self.numbers)
+        query, keys, values = (of.astype(np.float64) for of in self.drawn)
         if self.path == "unfused":
             values = values.transpose(2, 0, 1)
         group = self.heads // keys.shape[1]

@@ -1,9 +1,7 @@
 // bench/peers/laps.hpp - how long rounds took, by two clocks.
 //
-// Wall time is what a user waits for. The processor time of the process is what to compare on one
-// thread, where a busy neighbour lengthens the first and not the second.
-//
-// Depends on  nlohmann/json, POSIX clocks
+// Wall time is what a user waits for. On one thread the processor time of the process is compared,
+// because other load does not lengthen it.
 #pragma once
 
 #include <time.h>

@@ -33,14 +33,14 @@ def assign(params, **fields):
 
 
 def unmapped():
-    """The field that keeps a file from being mapped, by its newer or its older name."""
+    """The field that disables mapping the file, by its newer or its older name."""
     if hasattr(llama_cpp, "LLAMA_LOAD_MODE_NONE"):
         return {"load_mode": llama_cpp.LLAMA_LOAD_MODE_NONE}
     return {"use_mmap": False}
 
 
 class Session:
-    """One sequence; what a position holds depends on the position alone."""
+    """One sequence; the token of a position depends on the position alone."""
 
     def __init__(self, model, params, vocabulary):
         self.context = llama_cpp.llama_init_from_model(model, params)
@@ -72,7 +72,7 @@ class Session:
         self.end += count
 
     def check(self):
-        """What is no number is not timed."""
+        """Refuses NaN: wrong results are not timed."""
         logits = llama_cpp.llama_get_logits_ith(self.context, -1)
         largest = max(abs(logits[token]) for token in range(256))
         if not 0 < largest < math.inf:

@@ -1,4 +1,4 @@
-"""What a figure was taken on: the processor, the versions, and who else kept it busy."""
+"""The machine of a figure: the processor, the versions, and the other load on it."""
 
 import importlib.metadata
 import os
@@ -8,7 +8,7 @@ import time
 
 PACKAGES = ("llama-cpp-python", "gguf", "numpy", "torch", "ctranslate2", "onnxruntime",
             "onnxruntime-genai", "openvino", "openvino-genai", "transformers")
-TICKS = os.sysconf("SC_CLK_TCK")
+CLOCK_HZ = os.sysconf("SC_CLK_TCK")
 
 
 def processor():
@@ -33,10 +33,10 @@ def description():
 
 
 def busy_seconds():
-    """Of all processors since the machine started; what another guest took counts too."""
+    """Busy seconds of all processors since the machine started, time stolen by other guests included."""
     with open("/proc/stat") as lines:
         user, nice, system, _, _, irq, soft_irq, steal = map(int, next(lines).split()[1:9])
-    return (user + nice + system + irq + soft_irq + steal) / TICKS
+    return (user + nice + system + irq + soft_irq + steal) / CLOCK_HZ
 
 
 def own_seconds(processes):
@@ -48,12 +48,12 @@ def own_seconds(processes):
                 fields = line.read().rsplit(")", 1)[1].split()
         except FileNotFoundError:
             continue
-        used += (int(fields[11]) + int(fields[12])) / TICKS
+        used += (int(fields[11]) + int(fields[12])) / CLOCK_HZ
     return used
 
 
 class OtherLoad:
-    """How many processors were busy, on average, with what is none of ours."""
+    """How many processors were busy, on average, with other processes."""
 
     def __init__(self, processes):
         self.processes = processes

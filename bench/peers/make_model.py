@@ -37,9 +37,9 @@ def describe(writer, shape, weights):
     writer.add_file_type(gguf.LlamaFileType[
         "ALL_F32" if weights == "f32" else "MOSTLY_" + weights.upper()])
     writer.add_context_length(POSITIONS)
-    writer.add_embedding_length(shape.width)
+    writer.add_embedding_length(shape.hidden_size)
     writer.add_block_count(shape.layers)
-    writer.add_feed_forward_length(shape.feed_forward)
+    writer.add_feed_forward_length(shape.intermediate_size)
     writer.add_head_count(shape.heads)
     writer.add_head_count_kv(shape.kv_heads)
     writer.add_key_length(shape.head_dim)

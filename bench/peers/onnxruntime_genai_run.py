@@ -24,11 +24,11 @@ TYPES = {"f32": "fp32", "q8_0": "int8", "q4_0": "int4"}
 
 
 def save_random(shape, positions, folder):
-    """A folder as transformers writes it; the builder wants to see a vocabulary of words."""
+    """A folder as transformers writes it; the builder needs a vocabulary of words."""
     torch.manual_seed(1)
     transformers.LlamaForCausalLM(transformers.LlamaConfig(
-        vocab_size=shape.vocabulary, hidden_size=shape.width, num_hidden_layers=shape.layers,
-        intermediate_size=shape.feed_forward, num_attention_heads=shape.heads,
+        vocab_size=shape.vocabulary, hidden_size=shape.hidden_size, num_hidden_layers=shape.layers,
+        intermediate_size=shape.intermediate_size, num_attention_heads=shape.heads,
         num_key_value_heads=shape.kv_heads, head_dim=shape.head_dim,
         rope_parameters={"rope_type": "default", "rope_theta": shape.rope_theta},
         max_position_embeddings=positions, tie_word_embeddings=True, bos_token_id=0,
@@ -83,7 +83,7 @@ class OnnxRuntime(Stepping):
             raise NotImplementedError(f"it has nothing near {weights} on processors")
         self.shape = Shape(**shape)
         if self.shape.head_dim % 16:
-            raise NotImplementedError("its attention wants heads of a multiple of 16 numbers")
+            raise NotImplementedError("its attention needs head sizes that are a multiple of 16")
         self.folder = tempfile.TemporaryDirectory(dir=pathlib.Path(model).parent)
         with tempfile.TemporaryDirectory(dir=pathlib.Path(model).parent) as source:
             save_random(self.shape, positions, source)

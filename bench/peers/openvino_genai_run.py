@@ -1,9 +1,9 @@
 """OpenVINO GenAI as an engine of protocol.py, through its pipeline of paged attention.
 
-It reads the GGUF file of llama.cpp when that is q8_0 or q4_0, and keeps the format; for f32 and
+It reads the GGUF file of llama.cpp when that is q8_0 or q4_0, in that format; for f32 and
 bf16 it gets an f16 file, whose weights it converts when it loads: to bf16 only where the processor
-multiplies such. Prompts are computed `chunk` tokens at a time, and pages of a context are kept from
-round to round.
+multiplies such. Prompts are computed `chunk` tokens at a time, and pages of a context stay cached
+from round to round.
 """
 
 import pathlib
@@ -26,7 +26,7 @@ def multiplies_bf16():
 
 
 class Streamer(genai.StreamerBase):
-    """Tells of every token."""
+    """Reports every token."""
 
     def __init__(self, on_token):
         super().__init__()
@@ -78,9 +78,9 @@ class OpenVino(Generating):
         return "bf16" if narrow and multiplies_bf16() else "f32"
 
     def cache_gigabytes(self, capacity):
-        """Room for four sequences, the last of which are kept."""
-        numbers = 2 * self.shape.layers * self.shape.kv_heads * self.shape.head_dim
-        return -(-4 * 4 * numbers * capacity // GIGABYTE)
+        """Room for four sequences, so that the last ones stay cached."""
+        elements = 2 * self.shape.layers * self.shape.kv_heads * self.shape.head_dim
+        return -(-4 * 4 * elements * capacity // GIGABYTE)
 
     def generate(self, session, context, count, fresh, on_token):
         tokens = self.tokens[:context].copy()

@@ -1,10 +1,10 @@
-"""The two ways in which other engines are led through prefill and decode of protocol.py."""
+"""The two ways to run prefill and decode of protocol.py on other engines."""
 
 from protocol import Clock
 
 
 def prompt_tokens(count, vocabulary):
-    """The same everywhere: what a position holds depends on the position alone."""
+    """The same for all engines: the token of a position depends on the position alone."""
     return [at * 7919 % vocabulary for at in range(count)]
 
 
@@ -12,7 +12,7 @@ class Stepping:
     """An engine whose `sessions` take tokens and can be rewound.
 
     A session has `end` (tokens held), `step` (at most so many at once), `rewind(end)`,
-    `feed(count)` of the next tokens, and `check()`, which refuses logits that are no numbers.
+    `feed(count)` of the next tokens, and `check()`, which refuses logits of NaN.
     """
 
     def prefill(self, session, tokens, rounds=1):

@@ -13,8 +13,8 @@
                                                 -> times, calls of one round
 
 Times are two lists, `wall` and `cpu`, with the seconds of every round. An engine computes prompts
-`chunk` tokens at a time, keeps what it holds, and times only what it was asked for. Whatever goes
-wrong, and whatever an engine has not, is answered as `error`.
+`chunk` tokens at a time, leaves its cache as it is, and times only what it was asked for. Whatever
+fails, and whatever an engine lacks, is answered as `error`.
 """
 
 import json
@@ -50,7 +50,7 @@ class Clock:
 def serve(engine):
     """The engine's side: answers every command by the method of its name, until the input ends.
 
-    Libraries print where they like; standard output is kept for answers, and they get the other.
+    Standard output is reserved for answers; what libraries print goes to standard error.
     """
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
@@ -66,7 +66,7 @@ def serve(engine):
 
 
 class Refusal(RuntimeError):
-    """What an engine gave as `error`, or that it ended."""
+    """An engine's `error`, or that it has ended."""
 
 
 class Engine:

@@ -1,10 +1,8 @@
 // bench/peers/random_model.hpp - a Llama model of a given shape with random weights, in memory.
 //
 // How long a step takes does not depend on what the weights are, so no file is read: rows are
-// runs of one list of normal numbers, each from another place, and the library packs and quantises
-// them as it would those of a checkpoint.
-//
-// Depends on  core/random.hpp, model/config.hpp, model/weights.hpp, nlohmann/json
+// slices of one list of normal values, each from another offset, and the library packs and
+// quantises them as it would those of a checkpoint.
 #pragma once
 
 #include <decant/codec/concept.hpp>
@@ -26,18 +24,18 @@ inline model::Config config_of(const nlohmann::json& shape, Index positions) {
   model::Config config;
   config.vocabulary = number("vocabulary");
   config.layers = number("layers");
-  config.hidden_size = number("width");
+  config.hidden_size = number("hidden_size");
   config.heads = number("heads");
   config.kv_heads = number("kv_heads");
   config.key_dim = number("head_dim");
   config.value_dim = number("head_dim");
-  config.intermediate_size = number("feed_forward");
+  config.intermediate_size = number("intermediate_size");
   config.max_positions = positions;
   config.rope = attention::Rope{.theta = shape.at("rope_theta").get<double>()};
   return config;
 }
 
-// Number k of a list that is normal with deviation 0.02, by Box and Muller.
+// Value k of a list that is normal with deviation 0.02, by Box and Muller.
 inline float normal(Index k) {
   const double radius = std::sqrt(-2.0 * std::log(1.0 - uniform(1, 0, k)));
   return static_cast<float>(0.02 * radius * std::cos(2 * std::numbers::pi * uniform(1, 1, k)));
@@ -47,30 +45,30 @@ class RandomWeights {
  public:
   // `widest` is the longest row that will be asked for.
   RandomWeights(codec::Type type, Index widest) : type_(type) {
-    for (Index k = 0; k < kPlaces + widest; ++k) numbers_.push_back(normal(k));
+    for (Index k = 0; k < kOffsets + widest; ++k) values_.push_back(normal(k));
   }
 
-  // Every row a view of its own, so that no copy of the whole is needed before it is packed.
+  // Every row is a view of its own, so that the matrix is packed without a copy of all of it.
   kernels::Matrix matrix(Index rows, Index columns) {
     std::vector<kernels::MatrixView> views;
     for (Index row = 0; row < rows; ++row) {
-      place_ = (place_ + kStride) % kPlaces;
-      views.push_back(kernels::row_major(numbers_.data() + place_, codec::Type::f32, 1, columns));
+      offset_ = (offset_ + kStride) % kOffsets;
+      views.push_back(kernels::row_major(values_.data() + offset_, codec::Type::f32, 1, columns));
     }
     return {views, type_};
   }
   model::Linear linear(Index rows, Index columns) { return {matrix(rows, columns), {}}; }
 
  private:
-  static constexpr Index kPlaces = 1'048'573;  // prime, so that places come back late
+  static constexpr Index kOffsets = 1'048'573;  // prime, so that offsets repeat late
   static constexpr Index kStride = 611'953;
 
   codec::Type type_;
-  Index place_ = 0;
-  std::vector<float> numbers_;
+  Index offset_ = 0;
+  std::vector<float> values_;
 };
 
-// Tied: the embedding is the output.
+// The weights are tied: the embedding is the output.
 inline model::Weights random_weights(const model::Config& config, codec::Type type) {
   RandomWeights draw(type, std::max({config.hidden_size, config.intermediate_size,
                                      config.heads * config.value_dim}));

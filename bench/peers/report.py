@@ -116,11 +116,11 @@ def bars(axis, ratios, kinds, measures):
     """Side by side for every measure; `ratios` by weights, cache and measure."""
     import matplotlib
     colours = matplotlib.colormaps["tab20"].colors
-    width = 0.8 / len(kinds)
+    thickness = 0.8 / len(kinds)
     for at, kind in enumerate(kinds):
         there = [measure for measure in measures if (*kind, measure) in ratios]
-        drawn = axis.bar([measures.index(name) + (at + 0.5) * width - 0.4 for name in there],
-                         [ratios[(*kind, name)] for name in there], width,
+        drawn = axis.bar([measures.index(name) + (at + 0.5) * thickness - 0.4 for name in there],
+                         [ratios[(*kind, name)] for name in there], thickness,
                          color=colours[at % 20], label=f"{kind[0]}, {kind[1]} cache")
         axis.bar_label(drawn, fmt="%.2f", fontsize=6, rotation=90, padding=2)
     axis.axhline(1, color="black", linewidth=0.8)

@@ -1,10 +1,8 @@
 // bench/peers/session.hpp - one sequence of a model: prefill and decode, timed.
 //
-// What a position holds depends on the position alone, so a context that is held already, or the
-// first part of it, is not computed again: the store is rewound to it. Only what is asked for is
-// timed, not the way to its beginning.
-//
-// Depends on  kv/contiguous.hpp, model/decoder.hpp, peers/laps.hpp
+// A position's token depends on the position alone, so a context that the store holds already, or
+// the first part of it, is not computed again: the store is rewound to it. Only the measured tokens
+// are timed, not the context before them.
 #pragma once
 
 #include <decant/codec/plain.hpp>
@@ -98,7 +96,7 @@ class SessionOf final : public Session {
     decoder_.step(batch_, workspace_);
   }
 
-  // What is no number is not timed.
+  // Refuses NaN: wrong results are not timed.
   void check() {
     float largest = 0.0f;
     for (float logit : workspace_.logits(0)) {

@@ -9,15 +9,15 @@ from dataclasses import asdict, dataclass
 
 @dataclass(frozen=True)
 class Shape:
-    """Counts of numbers; `heads` query heads share `kv_heads` heads of keys and values."""
+    """Sizes of a model; `heads` query heads share `kv_heads` heads of keys and values."""
 
     name: str
     layers: int
-    width: int
+    hidden_size: int
     heads: int
     kv_heads: int
     head_dim: int
-    feed_forward: int
+    intermediate_size: int
     vocabulary: int
     rope_theta: float
 
@@ -27,30 +27,30 @@ class Shape:
     def matrices(self):
         """(name in a GGUF file, outputs, inputs) of every matrix, in the order of a file."""
         attended = self.heads * self.head_dim
-        kept = self.kv_heads * self.head_dim
-        yield "token_embd.weight", self.vocabulary, self.width
+        key_size = self.kv_heads * self.head_dim
+        yield "token_embd.weight", self.vocabulary, self.hidden_size
         for layer in range(self.layers):
             block = f"blk.{layer}."
-            yield block + "attn_q.weight", attended, self.width
-            yield block + "attn_k.weight", kept, self.width
-            yield block + "attn_v.weight", kept, self.width
-            yield block + "attn_output.weight", self.width, attended
-            yield block + "ffn_gate.weight", self.feed_forward, self.width
-            yield block + "ffn_up.weight", self.feed_forward, self.width
-            yield block + "ffn_down.weight", self.width, self.feed_forward
+            yield block + "attn_q.weight", attended, self.hidden_size
+            yield block + "attn_k.weight", key_size, self.hidden_size
+            yield block + "attn_v.weight", key_size, self.hidden_size
+            yield block + "attn_output.weight", self.hidden_size, attended
+            yield block + "ffn_gate.weight", self.intermediate_size, self.hidden_size
+            yield block + "ffn_up.weight", self.intermediate_size, self.hidden_size
+            yield block + "ffn_down.weight", self.hidden_size, self.intermediate_size
 
     def norms(self):
         """(name, size) of every norm."""
         for layer in range(self.layers):
-            yield f"blk.{layer}.attn_norm.weight", self.width
-            yield f"blk.{layer}.ffn_norm.weight", self.width
-        yield "output_norm.weight", self.width
+            yield f"blk.{layer}.attn_norm.weight", self.hidden_size
+            yield f"blk.{layer}.ffn_norm.weight", self.hidden_size
+        yield "output_norm.weight", self.hidden_size
 
     def lacks(self, weights):
         """Why the matrices cannot have this format, or nothing."""
         odd = {columns for _, _, columns in self.matrices() if columns % BLOCK}
         if odd and weights in BLOCKED:
-            return f"rows of {min(odd)} are no whole blocks of {BLOCK}"
+            return f"rows of {min(odd)} are not a multiple of the block of {BLOCK}"
         return None
 
     def parameters(self):
@@ -74,5 +74,5 @@ SHAPES = {
 
 WEIGHTS = ("f32", "bf16", "q8_0", "q4_0")
 BLOCKED = ("q8_0", "q4_0")
-BLOCK = 32  # numbers that share a scale
+BLOCK = 32  # weights that share a scale
 CACHES = ("f32", "bf16", "f16")

@@ -7,7 +7,7 @@ one head, which is the kindest way to ask. Several rows are the newest of the ke
 import torch
 from protocol import Clock, serve
 
-MEMORY = 256 << 20  # bytes of keys and values, more than a cache holds
+MEMORY = 256 << 20  # bytes of keys and values, more than the processor's caches hold
 TYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
 
 

@@ -1,9 +1,8 @@
 // bench/support/bounds.hpp - how fast this machine reads memory, and how fast it multiplies and
 // adds.
 //
-// As rivals of a race; the loops themselves are those of `generate --profile`.
+// As rivals of a race; the loops are those of `generate --profile`.
 //
-// Depends on  core/thread_pool.hpp, examples/support/bounds.hpp, support/race.hpp
 // Tested by   bench/core/bounds_bench.cpp, before it times them
 #pragma once
 
@@ -36,8 +35,8 @@ inline Rival peak(Executor& executor) {
   return {"peak", burst_flops(executor.threads()), [&executor] { burst(executor); }};
 }
 
-// Plain reads of what `next()` points to, which may be other memory each time: in one run for each
-// worker, and in eight side by side, which some machines are quicker at.
+// Plain reads of what `next()` points to, which may be other memory each time: in one stream for
+// each worker, and in eight, which is faster on some machines.
 template <class Next>
 std::vector<Rival> reads(Next next, Index bytes, Executor& executor) {
   const auto amount = static_cast<double>(bytes);

@@ -1,6 +1,4 @@
-// bench/support/check.hpp - what is wrong is not timed: the program ends with one sentence.
-//
-// Depends on  tests/reference/matrix.hpp
+// bench/support/check.hpp - a wrong result is not timed: the program ends with one sentence.
 #pragma once
 
 #include "reference/matrix.hpp"
@@ -19,7 +17,7 @@ inline void require(bool condition, std::string_view sentence) {
   std::exit(1);
 }
 
-// Largest difference from the oracle against the largest number of the oracle.
+// The largest difference from the reference, relative to the largest value of the reference.
 template <class Result, class Oracle>
 void require_near(const Result& result, const Oracle& oracle, double tolerance,
                   std::string_view what) {
@@ -27,8 +25,8 @@ void require_near(const Result& result, const Oracle& oracle, double tolerance,
   for (const auto number : oracle) largest = std::max(largest, std::abs(double{number}));
   const double difference = reference::max_difference(result, oracle);
   if (difference <= tolerance * largest) return;  // false for NaN
-  std::cerr << "bench: " << what << " differs from its oracle by " << difference
-            << ", the largest number being " << largest << '\n';
+  std::cerr << "bench: " << what << " differs from its reference by " << difference
+            << ", whose largest value is " << largest << '\n';
   std::exit(1);
 }
 

@@ -1,12 +1,10 @@
-// bench/support/race.hpp - a contender and its rivals, run in turns inside one benchmark.
+// bench/support/race.hpp - a contender and its rivals, run alternately inside one benchmark.
 //
-// Clocks, neighbours and memory speed change within seconds, so a figure is compared only with
-// what ran right beside it: rivals (a bound of the machine, or another library) take their turn
-// between iterations until they have had as much time as the contender, and medians are compared.
-// What runs on one thread is timed by that thread's processor time, where the system tells it,
-// because a busy neighbour does not lengthen that.
-//
-// Depends on  core/types.hpp, Google Benchmark, POSIX clocks where there are any
+// Clock rates, other load and memory speed change within seconds, so a figure is compared only with
+// one taken beside it: rivals (a bound of the machine, or another library) run between iterations
+// until they have had as much time as the contender, and medians are compared. Single-threaded runs
+// are timed by the thread's processor time if the system provides it: other load does not lengthen
+// that.
 #pragma once
 
 #include <decant/core/types.hpp>
@@ -26,7 +24,7 @@
 
 namespace decant::bench {
 
-// Units    amount is what one run gets done, in the unit of the contest
+// Units    amount is the work of one run, in the unit of the contest
 struct Rival {
   std::string name;
   double amount = 0;
@@ -35,8 +33,8 @@ struct Rival {
 
 // What the contender and its rivals do, and on how many threads each of them does it.
 //
-// Units    amount, in bytes or operations, is what one run of the contender gets done; its rate is
-//          called `unit`, which is for 10^9 of them in a second
+// Units    amount is the work of one run of the contender, in bytes or operations; its rate is
+//          called `unit`, which stands for 10^9 of them a second
 struct Contest {
   std::string unit;
   double amount = 0;

@@ -1,9 +1,7 @@
-// bench/support/random.hpp - numbers that every format holds exactly, by their place in a list.
+// bench/support/random.hpp - values that every format holds exactly, by their index.
 //
-// An oracle can make any of them again, so nothing that is large has to be kept for it, and no
-// rounding to a narrow format stands between it and the kernel.
-//
-// Depends on  core/types.hpp, tests/reference/model.hpp
+// A reference can make any of them again, so it needs no large copy, and no rounding to a narrow
+// format makes it differ from the kernel.
 #pragma once
 
 #include <decant/core/types.hpp>
@@ -17,18 +15,18 @@
 
 namespace decant::bench {
 
-// Number k: a multiple of 2^-7 in [-1, 1).
-inline float number(Index k) {
+// Value k: a multiple of 2^-7 in [-1, 1).
+inline float value(Index k) {
   return static_cast<float>(std::floor(reference::noise(static_cast<std::uint64_t>(k)) * 256) *
                             0x1p-7);
 }
 
 inline void fill(std::span<float> out, Index first) {
-  for (float& cell : out) cell = number(first++);
+  for (float& cell : out) cell = value(first++);
 }
 
-// Numbers [first, first + count).
-inline std::vector<float> numbers(Index count, Index first) {
+// Values [first, first + count).
+inline std::vector<float> values(Index count, Index first) {
   std::vector<float> result(static_cast<std::size_t>(count));
   fill(result, first);
   return result;

@@ -1,6 +1,4 @@
-// bench/support/shapes.hpp - models whose speed is asked for.
-//
-// Depends on  model/config.hpp
+// bench/support/shapes.hpp - the models that are timed.
 #pragma once
 
 #include <decant/model/config.hpp>

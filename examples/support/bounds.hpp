@@ -5,7 +5,6 @@
 // can beat a loop of independent multiply-adds in registers. Both are written with the library's
 // Lanes, so that the bound and the contender use the same instructions.
 //
-// Depends on  core/executor.hpp, core/simd.hpp
 // Tested by   bench/core/bounds_bench.cpp, before it times them
 #pragma once
 
@@ -24,7 +23,7 @@ using decant::kLanes;
 using decant::simd::kRegisters;
 using decant::simd::Lanes;
 
-// Lets the compiler believe that somebody looks at `value`.
+// Keeps the compiler from removing the computation of `value`.
 template <class T>
 void used(const T& value) {
 #if defined(__GNUC__) || defined(__clang__)
@@ -32,8 +31,8 @@ void used(const T& value) {
 #endif
 }
 
-// The largest of `count` floats, read as `Streams` runs side by side. What lies behind the last
-// multiple of 128 * Streams floats is not read.
+// The largest of `count` floats, read as `Streams` runs side by side. Floats after the last
+// multiple of 128 * Streams are not read.
 template <int Streams>
 float read_floats(const float* from, Index count) {
   constexpr int kChains = 8;

@@ -1,10 +1,9 @@
 // examples/support/command_line.hpp - how an example reads its arguments, begins and ends.
 //
-// Exit codes: 0 is done, 2 is a command line that means nothing, 1 is anything else. A failure is
-// one sentence on standard error. The library that parses is slow to compile, so that is done
+// Exit codes: 0 is done, 2 is an invalid command line, 1 is any other failure. A failure is
+// one sentence on standard error. The parsing library is slow to compile, so it is compiled
 // once, in command_line.cpp.
 //
-// Depends on  core/error.hpp, CLI11
 // Tested by   tests/examples/refusals.cmake
 #pragma once
 
@@ -24,13 +23,13 @@ class Option;
 
 namespace examples {
 
-// An argument that cannot be meant; the sentence names it.
+// An invalid argument; the sentence names it.
 class UsageError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-// What `read` returns; what it refuses becomes a usage error about `argument`.
+// Returns read(); std::invalid_argument from it becomes a usage error about `argument`.
 template <class F>
 decltype(auto) checked(std::string_view argument, F&& read) {
   try {
@@ -42,7 +41,7 @@ decltype(auto) checked(std::string_view argument, F&& read) {
 
 class CommandLine {
  public:
-  // What holds of an option beside its own text.
+  // Further rules of an option.
   class Option {
    public:
     Option& required();

@@ -1,7 +1,5 @@
 // examples/support/drafts.hpp - who guesses ahead, as options.
 //
-// Depends on  decoding/{drafter,generation,model_drafter}.hpp,
-//             support/{command_line,model,options}.hpp
 // Tested by   tests/examples/agreements.cmake
 #pragma once
 

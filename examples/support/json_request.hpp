@@ -3,7 +3,6 @@
 // {"id": "a", "prompt": "ROMEO:", "max_new_tokens": 20} asks, {"cancel": "a"} takes it back. A
 // field that nobody knows is refused, not ignored: it was meant to do something.
 //
-// Depends on  decoding/request.hpp, io/json.hpp, support/sampler.hpp
 // Tested by   tests/examples/CMakeLists.txt (serve_batch)
 #pragma once
 

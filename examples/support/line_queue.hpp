@@ -1,7 +1,6 @@
 // examples/support/line_queue.hpp - lines of a stream, read by a thread of their own, so that work
 // goes on while none comes.
 //
-// Depends on  the standard library
 // Tested by   tests/examples/CMakeLists.txt (serve_batch)
 #pragma once
 

@@ -46,10 +46,10 @@ void add_load_options(CommandLine& command, io::LoadOptions& options) {
     options.activations = text == "full" ? Activations::full : Activations::quantised;
     return std::string();
   };
-  command.add("--weights", "as-stored|f32|bf16|f16|q8_0|q4_0", "numbers of the weights (as-stored)",
+  command.add("--weights", "as-stored|f32|bf16|f16|q8_0|q4_0", "format of the weights (as-stored)",
               weights);
   command.add("--activations", "quantised|full",
-              "rows of products (quantised by q8_0 and q4_0, else full)", activations);
+              "activations in products (quantised for q8_0 and q4_0, else full)", activations);
 }
 
 io::Checkpoint load(const std::string& path, const io::LoadOptions& options) {

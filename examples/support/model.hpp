@@ -1,9 +1,8 @@
-// examples/support/model.hpp - where the embedded model lies, and how a folder or a GGUF file
-// becomes a checkpoint.
+// examples/support/model.hpp - the folder of the embedded model, and how a folder or a GGUF
+// file becomes a checkpoint.
 //
-// Reading files takes a compiler long, so it is compiled once, in model.cpp.
+// Code that reads checkpoints compiles slowly, so it is compiled once, in model.cpp.
 //
-// Depends on  io/checkpoint.hpp, io/load_options.hpp, support/command_line.hpp
 // Tested by   tests/examples/CMakeLists.txt, which starts an example from another folder
 #pragma once
 
@@ -19,7 +18,7 @@
 #include <vector>
 
 namespace decant::inline v0::io {
-class Tokenizer;  // whoever loads one includes it
+class Tokenizer;  // defined in io/tokenizer.hpp
 }
 
 namespace examples {
@@ -30,10 +29,10 @@ std::string default_model_folder();
 
 CommandLine::Option add_model(CommandLine& command, std::string& path, const std::string& about);
 
-// How weights are stored, and what products do to the rows beside them.
+// The format of weights, and whether products quantise activations.
 void add_load_options(CommandLine& command, decant::io::LoadOptions& options);
 
-// The checkpoint at `path`; what is odd about it, but not wrong, goes to standard error.
+// The checkpoint at `path`; its warnings go to standard error.
 decant::io::Checkpoint load(const std::string& path, const decant::io::LoadOptions& options = {});
 
 // Its tokenizer, and its shape alone.

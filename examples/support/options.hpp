@@ -1,6 +1,5 @@
 // examples/support/options.hpp - options that several examples share, and numbers as text.
 //
-// Depends on  codec/type.hpp, core/types.hpp, support/command_line.hpp
 // Tested by   tests/examples/refusals.cmake
 #pragma once
 
@@ -34,7 +33,7 @@ std::optional<Number> parse(std::string_view text) {
   return whole ? std::optional(number) : std::nullopt;
 }
 
-// Whether it begins with a number too large for its type.
+// Whether the text begins with a number too large for its type.
 template <class Number>
 bool overflows(std::string_view text) {
   Number number{};
@@ -49,7 +48,7 @@ std::string written(Number number) {
   return text.str();
 }
 
-// An option that is a number in [least, most] and nothing else; of a whole type, a whole number.
+// An option that is a number in [least, most]; for an integral type, an integer.
 template <class Number>
 CommandLine::Option add_number(
     CommandLine& command, const std::string& name, Number& value, const std::string& about,
@@ -61,29 +60,29 @@ CommandLine::Option add_number(
       value = *given;
       return std::string();
     }
-    constexpr std::string_view kKind = std::is_integral_v<Number> ? "whole number" : "number";
+    constexpr std::string_view kKind = std::is_integral_v<Number> ? "an integer" : "a number";
     const bool open = most == std::numeric_limits<Number>::max() && !overflows<Number>(text);
-    return sentence("\"", text, "\" is not a ", kKind,
+    return sentence("\"", text, "\" is not ", kKind,
                     open ? sentence(" of at least ", written(least))
                          : sentence(" from ", written(least), " to ", written(most)));
   });
 }
 
-// The whole numbers of a list such as "1 2 3" or "1,2,3", none below `least`.
+// The integers of a list such as "1 2 3" or "1,2,3", none below `least`.
 inline std::vector<Index> integers(std::string_view argument, std::string_view list, Index least) {
   constexpr std::string_view kBetween = " ,\t\n";
-  std::vector<Index> numbers;
+  std::vector<Index> result;
   for (std::size_t at = 0; (at = list.find_first_not_of(kBetween, at)) != list.npos;) {
     const std::size_t end = std::min(list.find_first_of(kBetween, at), list.size());
     const std::string_view word = list.substr(at, end - at);
     const auto number = parse<Index>(word);
     decant::expects<UsageError>(number && *number >= least, argument, ": \"", word,
-                                "\" is not a whole number of at least ", least);
-    numbers.push_back(*number);
+                                "\" is not an integer of at least ", least);
+    result.push_back(*number);
     at = end;
   }
-  decant::expects<UsageError>(!numbers.empty(), argument, ": there is no number in \"", list, "\"");
-  return numbers;
+  decant::expects<UsageError>(!result.empty(), argument, ": there is no integer in \"", list, "\"");
+  return result;
 }
 
 // 327680 as 327,680.
@@ -100,7 +99,7 @@ inline std::string counted(Index number, const std::string& noun) {
   return grouped(number) + " " + noun + (number == 1 ? "" : "s");
 }
 
-// The number format that `name` stands for, in our spelling or in that of Hugging Face.
+// The format of that name, in our spelling or in that of Hugging Face.
 inline std::optional<decant::codec::Type> parse_type(std::string_view name) {
   using decant::codec::Type;
   if (name == "float32") return Type::f32;
@@ -154,7 +153,7 @@ inline CommandLine::Option add_formats(CommandLine& command, const std::string& 
   });
 }
 
-// As many threads as the machine runs at once; the number changes the time, never a bit.
+// As many threads as the machine runs at once; their number changes the time, never a bit.
 inline Index default_threads() { return std::max<Index>(1, std::thread::hardware_concurrency()); }
 
 inline CommandLine::Option add_threads(CommandLine& command, Index& threads) {

@@ -1,6 +1,5 @@
-// examples/support/prefix_file.hpp - keys and values that outlive a program.
+// examples/support/prefix_file.hpp - keys and values saved to a file and loaded again.
 //
-// Depends on  io/{fingerprint,snapshot}.hpp, model/decoder.hpp
 // Tested by   tests/examples/agreements.cmake, tests/examples/refusals.cmake
 #pragma once
 
@@ -17,8 +16,8 @@
 
 namespace examples {
 
-// Begins an empty store with what the file has of the prompt, all but its last token, whose logits
-// are wanted.
+// Fills an empty store with what the file has of the prompt, except its last token, whose logits
+// are needed.
 template <decant::kv::Store S>
 void load_prefix(const std::string& path, const decant::model::Decoder& decoder,
                  std::span<const decant::Token> prompt, S& store) {
@@ -26,7 +25,7 @@ void load_prefix(const std::string& path, const decant::model::Decoder& decoder,
   const auto differs = std::ranges::mismatch(snapshot.tokens(), prompt.first(prompt.size() - 1));
   const decant::Position common = differs.in1 - snapshot.tokens().begin();
   if (common < snapshot.fewest(store)) {
-    std::cerr << "note: " << path << " holds too little of what it has in common with the prompt\n";
+    std::cerr << "note: " << path << " holds too few tokens of what it shares with the prompt\n";
     return;
   }
   snapshot.restore(store, decant::io::fingerprint(decoder), common);

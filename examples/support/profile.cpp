@@ -1,4 +1,4 @@
-// The bounds are measured by code that is optimised as the library's is, whatever the example.
+// Compiled with the library's optimisation, whatever that of the example.
 #include "support/profile.hpp"
 
 #include <decant/core/buffer.hpp>
@@ -8,42 +8,54 @@
 
 #include <algorithm>
 #include <chrono>
+#include <ctime>
+#include <limits>
 
 namespace examples {
 
 namespace {
 
-// The least seconds of a few runs.
-template <class F>
-double least_seconds(F&& run) {
-  double least = 1e9;
-  for (int turn = 0; turn < 5; ++turn) {
+constexpr Index kFloats = Index{64} << 20;  // 256 MiB, more than the processor's caches
+constexpr Index kParts = 8;                 // a turn reads one of them
+
+// Times of turns: the least, and by all of them the processor time that the threads got.
+class Turns {
+ public:
+  template <class F>
+  void time(F&& run) {
     const auto begin = std::chrono::steady_clock::now();
+    const std::clock_t processor = std::clock();
     run();
-    least = std::min(
-        least, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+    processor_ += static_cast<double>(std::clock() - processor) / CLOCKS_PER_SEC;
+    const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - begin;
+    wall_ += wall.count();
+    least_ = std::min(least_, wall.count());
   }
-  return least;
-}
+  double least() const { return least_; }
+  double wall() const { return wall_; }
+  double processor() const { return processor_; }
 
-// A plain read of 256 MiB in eight streams a thread.
-double read_bound(decant::Executor& executor) {
-  decant::Buffer<float> memory(Index{64} << 20);
-  std::fill_n(memory.data(), memory.size(), 1.0f);
-  const double seconds =
-      least_seconds([&] { read_memory<8>(memory.data(), memory.bytes(), executor); });
-  return static_cast<double>(memory.bytes()) / seconds;
-}
-
-// f32 multiply-adds in registers.
-double multiply_bound(decant::Executor& executor) {
-  return burst_flops(executor.threads()) / least_seconds([&] { burst(executor); });
-}
+ private:
+  double least_ = std::numeric_limits<double>::infinity(), wall_ = 0, processor_ = 0;
+};
 
 }  // namespace
 
+// Plain reads in eight streams a thread, and f32 multiply-adds in registers.
 Bounds measure_bounds(decant::Executor& executor) {
-  return {.bytes = read_bound(executor), .flops = multiply_bound(executor)};
+  decant::Buffer<float> memory(kFloats);
+  std::fill_n(memory.data(), memory.size(), 1.0f);
+  const Index part = kFloats / kParts, bytes = part * Index{sizeof(float)};
+  Turns reads, bursts;
+  for (int turn = 0; turn < kMeasuredTurns; ++turn) {
+    const float* from = memory.data() + turn % kParts * part;
+    reads.time([&] { read_memory<8>(from, bytes, executor); });
+    bursts.time([&] { burst(executor); });
+  }
+  const double time = (reads.wall() + bursts.wall()) * static_cast<double>(executor.threads());
+  return {.bytes = static_cast<double>(bytes) / reads.least(),
+          .flops = burst_flops(executor.threads()) / bursts.least(),
+          .share = std::min(1.0, (reads.processor() + bursts.processor()) / time)};
 }
 
 }  // namespace examples

@@ -1,9 +1,8 @@
-// examples/support/profile.hpp - a profile as a table, beside what the machine could do at best.
+// examples/support/profile.hpp - a profile as a table, beside the machine's bounds.
 //
 // Reading weights and keys bounds a step of few rows, multiplying and adding one of many. Both are
-// measured here, in the same run, since no two machines and no two hours are alike.
+// measured in the same run, since they differ between machines and over time.
 //
-// Depends on  model/profile.hpp; profile.cpp on support/bounds.hpp
 // Tested by   tests/examples/CMakeLists.txt
 #pragma once
 
@@ -17,13 +16,18 @@
 
 namespace examples {
 
-// Units    per second, of all threads together
+// Units    bytes and flops per second, of all threads together; share of the time that the threads
+//          ran in while they were measured, below 1 if other programs took processors from them
 struct Bounds {
   double bytes = 0;
   double flops = 0;
+  double share = 1;
 };
 
-// What this machine reads and multiplies on the executor's threads.
+inline constexpr int kMeasuredTurns = 40;
+
+// Memory bandwidth and arithmetic of this machine on the executor's threads: the fastest of
+// kMeasuredTurns short turns, so that other load slows most of them down but rarely all.
 Bounds measure_bounds(decant::Executor& executor);
 
 // Each kind of operation: its time, its rates, and the share of the nearer bound that it reached.

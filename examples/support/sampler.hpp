@@ -1,6 +1,5 @@
 // examples/support/sampler.hpp - how the next token is chosen, as options.
 //
-// Depends on  decoding/sampler.hpp, support/{command_line,options}.hpp
 // Tested by   tests/examples/refusals.cmake, tests/examples/agreements.cmake
 #pragma once
 

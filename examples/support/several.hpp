@@ -1,7 +1,6 @@
 // examples/support/several.hpp - several answers to one prompt: samples, or the most probable
 // texts.
 //
-// Depends on  decoding/{beam,samples}.hpp, support/{command_line,options,shown_text,store}.hpp
 // Tested by   tests/examples/agreements.cmake, tests/examples/refusals.cmake
 #pragma once
 

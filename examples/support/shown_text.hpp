@@ -1,6 +1,5 @@
 // examples/support/shown_text.hpp - the text of tokens as far as it may be shown.
 //
-// Depends on  decoding/stop.hpp, io/text_stream.hpp
 // Tested by   tests/examples/agreements.cmake
 #pragma once
 

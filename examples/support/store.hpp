@@ -1,6 +1,5 @@
-// examples/support/store.hpp - which store an example keeps its keys and values in.
+// examples/support/store.hpp - the store of an example's keys and values, as options.
 //
-// Depends on  codec/scaled.hpp, kv/{contiguous,paged,ring}.hpp, support/options.hpp
 // Tested by   tests/examples/agreements.cmake, tests/examples/refusals.cmake
 #pragma once
 
@@ -24,13 +23,14 @@ struct StoreOptions {
   std::string kind = "contiguous";
   Formats formats;
   Index page_tokens = 64;
+  bool page_size_given = false;
   Index window = 0;
   Index sink_tokens = 0;
 };
 
-// The kind of store and its sizes; the formats of numbers are add_formats()'s.
+// The kind of store and its sizes; add_formats() declares the formats.
 inline void add_store_kind(CommandLine& command, StoreOptions& options) {
-  command.add("--store", "contiguous|paged|ring", "where keys and values are kept (contiguous)",
+  command.add("--store", "contiguous|paged|ring", "kind of KV cache (contiguous)",
               [&options](const std::string& text) {
                 options.kind = text;
                 const bool known = text == "contiguous" || text == "paged" || text == "ring";
@@ -41,6 +41,7 @@ inline void add_store_kind(CommandLine& command, StoreOptions& options) {
               [&options](const std::string& text) {
                 const auto tokens = parse<Index>(text);
                 options.page_tokens = tokens.value_or(0);
+                options.page_size_given = true;
                 const bool fits = tokens && *tokens > 0 && *tokens <= kLargestPage &&
                                   *tokens % decant::kv::kPanelTokens == 0;
                 return fits ? std::string()
@@ -48,35 +49,43 @@ inline void add_store_kind(CommandLine& command, StoreOptions& options) {
                                        kLargestPage);
               });
   add_number(command, "--window", options.window,
-             "tokens that a row sees, itself counted (the model's)", 1);
+             "tokens that a row sees, itself included (the model's)", 1);
   add_number(command, "--keep", options.sink_tokens,
-             "first tokens that rows see beside a window (0)", 0);
+             "attention sink tokens, seen beside a window (0)", 0);
 }
 
 inline void add_store_options(CommandLine& command, StoreOptions& options) {
   add_store_kind(command, options);
   add_formats(command, "--cache-type", options.formats,
-              "numbers of the cache, or of keys:values (f32)");
+              "format of the cache, or of keys:values (f32)");
 }
 
-// The model with the window asked for in the place of its own.
+// Refuses sizes that mean nothing to the kind of store; `window` is what all layers see at most, or
+// 0.
+inline void check(const StoreOptions& options, Index window) {
+  decant::expects<UsageError>(!options.page_size_given || options.kind == "paged",
+                              "--page-size: only a paged store has pages; give --store paged");
+  decant::expects<UsageError>(options.sink_tokens == 0 || window > 0,
+                              "--keep: every token is seen if there is no window; give --window");
+  decant::expects<UsageError>(options.kind != "ring" || window > 0,
+                              "--store: a ring needs a window in every layer; give --window");
+}
+
+// Gives the model the window asked for instead of its own.
 inline void set_window(const StoreOptions& options, decant::model::Config& config) {
   if (options.window > 0) {
     config.windows.assign(static_cast<std::size_t>(config.layers), options.window);
   }
   config.sink_tokens = options.sink_tokens;
   checked("--window and --keep", [&] { decant::model::check(config); });
-  decant::expects<UsageError>(options.sink_tokens == 0 || config.widest_window() > 0,
-                              "--keep: every token is seen where no window is; give --window");
-  decant::expects<UsageError>(options.kind != "ring" || config.widest_window() > 0,
-                              "--store: a ring needs a window in every layer; give --window");
+  check(options, config.widest_window());
 }
 
-// f(key codec, value codec) where keys have more bits than values, or the other way round: the
-// pairs that a contiguous store was compiled for. Any pair compiles; each costs some eight
-// seconds of the compiler.
+// f(key codec, value codec) for keys and values of different formats. A contiguous store is
+// compiled for these four; any two formats work, but each combination costs some eight seconds of
+// compiling.
 template <class F>
-decltype(auto) with_pair(const Formats& formats, F&& f) {
+decltype(auto) with_formats(const Formats& formats, F&& f) {
   namespace codec = decant::codec;
   using codec::Type;
   const auto is = [&](Type keys, Type values) {
@@ -86,11 +95,11 @@ decltype(auto) with_pair(const Formats& formats, F&& f) {
   if (is(Type::f16, Type::int4)) return f(codec::F16{}, codec::Int4{});
   if (is(Type::int8, Type::f16)) return f(codec::Int8{}, codec::F16{});
   decant::expects<UsageError>(is(Type::int8, Type::int4), "--cache-type: ", name(formats),
-                              " is none of the pairs f16:int8, f16:int4, int8:f16 and int8:int4");
+                              " is none of f16:int8, f16:int4, int8:f16 and int8:int4");
   return f(codec::Int8{}, codec::Int4{});
 }
 
-// f(store) with a store for a sequence of `capacity` tokens that come `chunk` at a time at most.
+// f(store) with a store for `capacity` tokens of a sequence, added at most `chunk` at a time.
 template <class F>
 decltype(auto) with_store(const StoreOptions& options, const decant::model::Config& config,
                           Index capacity, Index chunk, F&& f) {
@@ -99,7 +108,7 @@ decltype(auto) with_store(const StoreOptions& options, const decant::model::Conf
     decant::expects<UsageError>(options.kind == "contiguous",
                                 "--cache-type: ", name(options.formats),
                                 " is for a contiguous store");
-    return with_pair(options.formats, [&]<class K, class V>(K, V) {
+    return with_formats(options.formats, [&]<class K, class V>(K, V) {
       kv::Contiguous<K, V> store(config.geometry(), capacity);
       return f(store);
     });

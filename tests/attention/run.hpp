@@ -1,6 +1,4 @@
 // tests/attention/run.hpp - attention of the library on the reference's matrices.
-//
-// Depends on  attention/attend.hpp, kv/contiguous.hpp, law/bits.hpp, reference/matrix.hpp
 #pragma once
 
 #include "law/bits.hpp"

@@ -1,5 +1,5 @@
-# cmake -DPROGRAMS=folder -DMODEL=folder -DWORK=folder -P agreements.cmake: what must not depend on
-# reuse, on threads or on how tokens are cut into steps does not.
+# cmake -DPROGRAMS=folder -DMODEL=folder -DWORK=folder -P agreements.cmake: output that must not
+# depend on reuse, on threads or on how tokens are split into steps.
 cmake_minimum_required(VERSION 3.25)
 file(REMOVE_RECURSE ${WORK})
 file(MAKE_DIRECTORY ${WORK})
@@ -14,7 +14,7 @@ function(run output program)
   set(${output} "${printed}" PARENT_SCOPE)
 endfunction()
 
-# Numbers that widen to the same numbers give the same logits.
+# Formats that hold the stored values exactly give the same logits.
 run(table perplexity --window 100)
 if(NOT table MATCHES "as stored +full +f32 +2,621,440 +3,072 +([0-9.]+) +0[.]0000")
   message(SEND_ERROR "no line of the model as it is stored:\n${table}")
@@ -26,14 +26,14 @@ foreach(type bf16 f16)
   endif()
 endforeach()
 
-# Guesses change no letter; a stop string ends the text before its first letter.
+# Draft tokens change no letter; a stop string ends the text before its first letter.
 set(begun generate --prompt "JULIET:\nO " --seed 7 --max-new-tokens 40)
 foreach(how "" "--temperature;0" "--repetition-penalty;1.2;--dry-multiplier;0.5;--sampler;llama_cpp")
   run(plain ${begun} ${how})
   foreach(drafts "--draft-ngram" "--draft-model;${MODEL}" "--draft-model;${MODEL};--store;ring;--window;512")
-    run(guessed ${begun} ${how} ${drafts})
-    if(NOT plain STREQUAL guessed)
-      message(SEND_ERROR "${how}, ${drafts}:\n${guessed}\nwithout:\n${plain}")
+    run(drafted ${begun} ${how} ${drafts})
+    if(NOT plain STREQUAL drafted)
+      message(SEND_ERROR "${how}, ${drafts}:\n${drafted}\nwithout:\n${plain}")
     endif()
   endforeach()
   run(stopped ${begun} ${how} --stop "unheard of" --stop e)
@@ -70,7 +70,7 @@ foreach(type f32 bf16 f16 fp8_e4m3 fp8_e5m2 int8 int4 f16:int8 f16:int4 int8:f16
   run(saving ${begun} --max-new-tokens 5 --save-prefix sequence)
   set(stores "contiguous" "paged --page-size 48")
   if(type MATCHES ":")
-    set(stores "contiguous")  # the only one that keeps a pair
+    set(stores "contiguous")  # the only one with formats apart
   endif()
   foreach(store IN LISTS stores)
     separate_arguments(store)
@@ -87,7 +87,7 @@ foreach(type f32 bf16 f16 fp8_e4m3 fp8_e5m2 int8 int4 f16:int8 f16:int4 int8:f16
   file(SHA256 ${WORK}/whole.f32 whole)
   file(SHA256 ${WORK}/cut.f32 cut)
   file(SIZE ${WORK}/whole.f32 size)
-  if(NOT whole STREQUAL cut OR NOT size EQUAL 77824)  # 19 tokens, 1,024 numbers, 4 bytes
+  if(NOT whole STREQUAL cut OR NOT size EQUAL 77824)  # 19 rows of 1,024 f32
     message(SEND_ERROR "${type}: logits in chunks differ, or are not 77824 bytes: ${size}")
   endif()
   if(type MATCHES ":")
@@ -107,12 +107,12 @@ foreach(type f32 bf16 f16 fp8_e4m3 fp8_e5m2 int8 int4 f16:int8 f16:int4 int8:f16
   if(NOT window STREQUAL ring OR window STREQUAL whole)
     message(SEND_ERROR "${type}: logits differ in a ring, or the window hides nothing")
   endif()
-  run(printed ${logits} --out kept.f32 --window 5 --keep 3)
+  run(printed ${logits} --out sinks.f32 --window 5 --keep 3)
   run(printed ${logits} --out ring.f32 --window 5 --keep 3 --store ring --chunks "1 2 16")
-  file(SHA256 ${WORK}/kept.f32 kept)
+  file(SHA256 ${WORK}/sinks.f32 sinks)
   file(SHA256 ${WORK}/ring.f32 ring)
-  if(NOT kept STREQUAL ring OR kept STREQUAL window)
-    message(SEND_ERROR "${type}: logits differ in a ring that keeps tokens, or those are not seen")
+  if(NOT sinks STREQUAL ring OR sinks STREQUAL window)
+    message(SEND_ERROR "${type}: logits differ in a ring with sink tokens, or those are not seen")
   endif()
   if(whole IN_LIST seen)
     message(SEND_ERROR "${type}: the logits are those of another cache type")

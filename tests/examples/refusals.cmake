@@ -35,8 +35,8 @@ function(shell words)
   execute_process(COMMAND sh -c "${words}" WORKING_DIRECTORY ${WORK} COMMAND_ERROR_IS_FATAL ANY)
 endfunction()
 
-# Usage: arguments that mean nothing.
-refused(2 "--max-new-tokens: \"-5\" is not a whole number of at least 0" generate --max-new-tokens -5)
+# Usage: options that are invalid or contradict each other.
+refused(2 "--max-new-tokens: \"-5\" is not an integer of at least 0" generate --max-new-tokens -5)
 refused(2 "--max-new-tokens: \"many\"" generate --max-new-tokens many)
 refused(2 "--max-new-tokens: \"9223372036854775808\"" generate --max-new-tokens 9223372036854775808)
 refused(2 "--temperature: \"-1\" is not a number of at least 0" generate --temperature -1)
@@ -65,7 +65,7 @@ refused(2 "--store: a ring needs a window" kv_memory --model ${MODEL} --dtype f3
 foreach(size 0 24 -16 x)
   refused(2 "--page-size: \"${size}\" is not a multiple of 16" generate --page-size ${size})
 endforeach()
-refused(2 "--seed: \"99999999999999999999\" is not a whole number from 0 to 18446744073709551615"
+refused(2 "--seed: \"99999999999999999999\" is not an integer from 0 to 18446744073709551615"
   generate --seed 99999999999999999999)
 refused(2 "--sampler: \"vllm\" is not hf, openai_vllm or llama_cpp" generate --sampler vllm)
 refused(2 "--stop: " generate --stop "x" --stop=)
@@ -79,12 +79,15 @@ refused(2 "--max-new-tokens: 0, of beams" generate --beams 2 --max-new-tokens 0)
 refused(2 "--input: cannot read" serve_batch --input nowhere)
 refused(2 "--input: cannot read" serve_batch --input ${WORK})
 refused(2 "--window and --keep: .*100000000000" generate --window 100000000000 --store ring)
+refused(2 "--page-size: only a paged store has pages" generate --page-size 32)
+refused(2 "--page-size: only a paged store has pages" kv_memory --model ${MODEL} --dtype f32 --page-size 32)
+refused(2 "--page-size: only a paged store has pages" logits --model ${MODEL} --tokens 1 --out x.f32 --store ring --window 9 --page-size 32)
 refused(2 "--page-size: .* up to 1048576" generate --store paged --page-size 9223372036854775792)
-refused(2 "--keep: every token is kept" kv_memory --layers 1 --kv-heads 1 --head-dim 8 --dtype f32 --keep 5)
+refused(2 "--keep: every token is seen" kv_memory --layers 1 --kv-heads 1 --head-dim 8 --dtype f32 --keep 5)
 refused(2 "--cache-type: \"a.b\" is not one of" generate --cache-type "a\nb")
 refused(2 "--window: 600 tokens, the model was made for 512" perplexity --window 600)
-refused(2 "--window: \"0\" is not a whole number of at least 1" generate --window 0)
-refused(2 "--threads: \"0\" is not a whole number from 1 to 1024" generate --threads 0)
+refused(2 "--window: \"0\" is not an integer of at least 1" generate --window 0)
+refused(2 "--threads: \"0\" is not an integer from 1 to 1024" generate --threads 0)
 refused(2 "--threads" generate --threads)
 refused(2 "surprise" generate surprise)
 refused(2 "--surprise" generate --surprise)
@@ -100,12 +103,12 @@ refused(2 "--out is required" logits --tokens 1 --model ${MODEL})
 refused(2 "--tokens: 1024 is not in \\[0, 1024\\)" ${logits} --tokens "1 1024")
 refused(2 "--tokens: \"-1\"" ${logits} --tokens "1 -1")
 refused(2 "--tokens: \"x\"" ${logits} --tokens "1 x")
-refused(2 "--tokens: there is no number" ${logits} --tokens " ")
+refused(2 "--tokens: there is no integer" ${logits} --tokens " ")
 refused(2 "--chunks: \"2 2\" does not add up to the 3 tokens" ${logits} --tokens "1 2 3" --chunks "2 2")
 refused(2 "--chunks: \"0\"" ${logits} --tokens "1 2 3" --chunks "3 0")
-foreach(pair int8: :int8 : int8:q8_0 q4_0:int4 int8:f16:f16 int4:int4: INT4 "int4 " "int8: int4" i4)
-  refused(2 "--cache-type: \"${pair}\" is not one of" generate --cache-type ${pair})
-  refused(2 "--cache-type: \"${pair}\" is not one of" ${logits} --tokens 1 --cache-type ${pair})
+foreach(formats int8: :int8 : int8:q8_0 q4_0:int4 int8:f16:f16 int4:int4: INT4 "int4 " "int8: int4" i4)
+  refused(2 "--cache-type: \"${formats}\" is not one of" generate --cache-type ${formats})
+  refused(2 "--cache-type: \"${formats}\" is not one of" ${logits} --tokens 1 --cache-type ${formats})
 endforeach()
 refused(2 "--cache-type: .*is not one of|--cache-type.*(empty|required)" generate --cache-type=)
 refused(2 "--cache-type: \"int8:int4\" is not one of" cached_vs_recomputed --cache-type int8:int4)
@@ -113,7 +116,7 @@ foreach(program perplexity fork_and_share)
   refused(2 "--cache-type" ${program} --cache-type int4)
 endforeach()
 refused(2 "--cache-type: int8:int4 is for a contiguous store" generate --cache-type int8:int4 --store ring --window 9)
-refused(2 "--cache-type: int4:f16 is none of the pairs" generate --cache-type int4:f16)
+refused(2 "--cache-type: int4:f16 is none of f16:int8" generate --cache-type int4:f16)
 refused(2 "--cache-type: int8:f16 is for a contiguous store" generate --cache-type int8:f16 --store paged)
 refused(2 "--chunks" ${logits} --tokens "1 2" --chunks "9223372036854775807 9223372036854775807")
 
@@ -161,7 +164,7 @@ refused(2 "the sizes: .* 3 heads are not divisible by 2 kv_heads"
 refused(2 "the sizes: .*hidden_size is 4294967296, beyond 2.31"
   ${plan} ${shape} --heads 4 --width 4294967296 --feed-forward 64 --vocabulary 100 --weights f32 ${speeds})
 
-refused(2 "--window: \"1\" is not a whole number from 2" perplexity --window 1)
+refused(2 "--window: \"1\" is not an integer from 2" perplexity --window 1)
 refused(2 "--text: .*(empty|required)" perplexity --text=)
 refused(1 "nowhere.txt: cannot be opened" perplexity --text nowhere.txt)
 file(WRITE ${WORK}/short.txt "a")
@@ -212,7 +215,7 @@ broken(words)
 replace(${words}/tokenizer.json "\"BPE\"" "\"WordPiece\"")
 refused(1 "words/tokenizer.json.*WordPiece" generate --model ${words})
 
-# Weights that are no numbers: the last two bytes of the file become a NaN of bf16.
+# Weights of NaN: the last two bytes of the file become a NaN of bf16.
 broken(nan)
 file(SIZE ${nan}/model.safetensors size)
 math(EXPR last "${size} - 2")
@@ -221,8 +224,8 @@ refused(1 "the logit of token [0-9]+ is -?nan" generate --model ${nan})
 refused(1 "position 0 is not finite" logits --model ${nan} --tokens "1 2" --out x.f32)
 refused(1 "the logit of token [0-9]+ is -?nan" cached_vs_recomputed --model ${nan})
 
-# A norm before attention that is no number: every score of every query is none.
-# It stands behind the embedding of 1024 times 128 numbers.
+# A NaN in a norm before attention: every score of every query is NaN.
+# It stands behind the embedding of 1024 times 128 elements.
 broken(norm)
 shell("file=${norm}/model.safetensors; at=$(( $(od -An -tu8 -N8 $file) + 8 + 1024 * 128 * 2 )); \
        printf '\\377\\177' | dd of=$file bs=1 seek=$at conv=notrunc 2> dd.log")
@@ -248,15 +251,15 @@ refused(1 "model.safetensors: does not end with a checksum" generate --load-pref
 shell("printf '\\377' | dd of=saved bs=1 seek=3000 conv=notrunc 2> dd.log")
 refused(1 "saved: its checksum is another" generate --load-prefix saved --weights q8_0)
 
-# What is not ours stays: the file that a new one would have grown in.
-file(WRITE ${WORK}/kept.part "mine")
-execute_process(COMMAND ${PROGRAMS}/logits --model ${MODEL} --tokens 1 --out kept
+# A foreign file stays as it is, even if it has the name of the temporary file.
+file(WRITE ${WORK}/foreign.part "mine")
+execute_process(COMMAND ${PROGRAMS}/logits --model ${MODEL} --tokens 1 --out foreign
   WORKING_DIRECTORY ${WORK} OUTPUT_QUIET COMMAND_ERROR_IS_FATAL ANY)
-file(READ ${WORK}/kept.part kept)
-file(GLOB parts ${WORK}/kept*)
+file(READ ${WORK}/foreign.part content)
+file(GLOB parts ${WORK}/foreign*)
 list(LENGTH parts count)
-if(NOT kept STREQUAL "mine" OR NOT EXISTS ${WORK}/kept OR NOT count EQUAL 2)
-  message(SEND_ERROR "kept.part was touched, or something left: ${kept}, ${parts}")
+if(NOT content STREQUAL "mine" OR NOT EXISTS ${WORK}/foreign OR NOT count EQUAL 2)
+  message(SEND_ERROR "foreign.part was touched, or something left: ${content}, ${parts}")
 endif()
 execute_process(COMMAND sh -c "${PROGRAMS}/generate --help > /dev/full"
   RESULT_VARIABLE code ERROR_VARIABLE error)

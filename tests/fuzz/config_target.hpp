@@ -1,6 +1,4 @@
 // tests/fuzz/config_target.hpp - one configuration of unknown worth, read to the end.
-//
-// Depends on  io/hf_config.hpp
 #pragma once
 
 #include <decant/io/hf_config.hpp>

@@ -1,6 +1,4 @@
 // tests/fuzz/gguf_target.hpp - one GGUF file of unknown worth, read to the end and used.
-//
-// Depends on  io/load_checkpoint.hpp, io/gguf_tokenizer.hpp, fuzz/tokenizer_target.hpp
 #pragma once
 
 #include "fuzz/tokenizer_target.hpp"

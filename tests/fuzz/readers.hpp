@@ -1,7 +1,5 @@
 // tests/fuzz/readers.hpp - everything that reads a file, as what libFuzzer calls. The readers are
 // compiled once for all fuzz targets, in readers.cpp.
-//
-// Depends on  nothing
 #pragma once
 
 #include <cstddef>

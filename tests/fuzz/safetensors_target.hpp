@@ -1,6 +1,4 @@
 // tests/fuzz/safetensors_target.hpp - one safetensors file of unknown worth, read to the end.
-//
-// Depends on  io/safetensors.hpp
 #pragma once
 
 #include <decant/io/safetensors.hpp>

@@ -1,6 +1,4 @@
 // tests/fuzz/snapshot_target.hpp - one saved sequence or tree of unknown worth, read and restored.
-//
-// Depends on  io/{snapshot,prefix_snapshot}.hpp, codec/scaled.hpp, kv/{paged,prefix_tree}.hpp
 #pragma once
 
 #include <decant/codec/scaled.hpp>

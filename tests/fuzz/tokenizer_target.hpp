@@ -1,6 +1,4 @@
 // tests/fuzz/tokenizer_target.hpp - one tokenizer.json of unknown worth, read and used.
-//
-// Depends on  io/text_stream.hpp, io/tokenizer.hpp
 #pragma once
 
 #include <decant/io/text_stream.hpp>

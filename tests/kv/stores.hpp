@@ -1,6 +1,4 @@
 // tests/kv/stores.hpp - rows that are known by a number, and stores that are asked for them.
-//
-// Depends on  kv/block.hpp, codec/scaled.hpp
 #pragma once
 
 #include "law/bits.hpp"

@@ -1,6 +1,4 @@
 // tests/kv/tokens.hpp - prompts that are told apart by their first token.
-//
-// Depends on  core/types.hpp
 #pragma once
 
 #include <decant/core/types.hpp>

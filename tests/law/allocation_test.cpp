@@ -1,6 +1,6 @@
 // tests/law/allocation_test.cpp - once its workspace exists, a step allocates nothing.
 //
-// And where one fails, at whatever point, stores are what they were.
+// If an allocation fails, whichever it is, the stores are unchanged.
 #include "law/allocations.hpp"
 #include "law/models.hpp"
 

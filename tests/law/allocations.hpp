@@ -2,8 +2,6 @@
 // to.
 //
 // For one source of each executable: it replaces the operators.
-//
-// Depends on  GoogleTest
 #pragma once
 
 #include <gtest/gtest.h>

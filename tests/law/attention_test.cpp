@@ -42,13 +42,13 @@ struct Sequence {
   kv::Contiguous<C> store;
 };
 
-// What `some` has are the entries of `all` from `first` on; an entry is one head of one row.
+// Whether `some` equals the entries of `all` from `first` on; an entry is one head of one row.
 testing::AssertionResult same_part(const Attended& all, Index first, const Attended& some) {
-  const auto at = [](const std::vector<float>& numbers, Index first_entry, Index entries,
+  const auto at = [](const std::vector<float>& values, Index first_entry, Index entries,
                      Index total) {
-    const Index width = std::ssize(numbers) / total;
-    return std::span(numbers).subspan(static_cast<std::size_t>(first_entry * width),
-                                      static_cast<std::size_t>(entries * width));
+    const Index size = std::ssize(values) / total;
+    return std::span(values).subspan(static_cast<std::size_t>(first_entry * size),
+                                     static_cast<std::size_t>(entries * size));
   };
   const Index total = std::ssize(all.log_sum_exp);
   const Index rows = std::ssize(some.log_sum_exp);
@@ -131,8 +131,8 @@ TYPED_TEST(AttentionLaw, WorkersChangeNoBit) {
   }
 }
 
-// A lone row of few heads is cut into its segments, so that the test above has seen that happen.
-TYPED_TEST(AttentionLaw, ALoneRowIsCutIntoSegments) {
+// A lone row of few heads is split into segments: the test above does run that code path.
+TYPED_TEST(AttentionLaw, ALoneRowIsSplitIntoSegments) {
   const Sequence<TypeParam> sequence(6, 3, 12, 20, 1500, 4);
   trial::ShuffledExecutor two(2, 1);
   trial::attend(sequence.store, 1499, rows_of(sequence.queries, 1499, 1), 6, 0.4, Causal{},
@@ -144,7 +144,7 @@ TYPED_TEST(AttentionLaw, ALoneRowIsCutIntoSegments) {
   EXPECT_EQ(three.items(), (std::vector<Index>{3}));
 }
 
-TYPED_TEST(AttentionLaw, SoftCapsAndBiasesKeepIt) {
+TYPED_TEST(AttentionLaw, SoftCapsAndBiasesChangeNoBit) {
   const Index length = 300;
   const Sequence<TypeParam> sequence(4, 2, 12, 20, length, 5);
   std::vector<float> bias = trial::noisy(4 * length, 6, 3.0);

@@ -17,13 +17,13 @@ using trial::Family;
 using trial::Rows;
 using trial::Runner;
 
-// Around the panels of 16, tiles of 64, row blocks of 96 and segments of 1024.
+// Around the panels of 16, tiles of 64, row tiles of 96 and segments of 1024.
 const std::vector<std::size_t> kLengths = {1,  15, 16,  17,   63,   64,   65,
                                            96, 97, 127, 1023, 1024, 1025, 2049};
 
 class Cuts : public testing::TestWithParam<std::tuple<Family, codec::Type, codec::Type>> {};
 
-// Tokens and what they give one by one; `chunked` feeds them in another way.
+// Tokens and their logits when fed one by one; `chunked` feeds them in chunks.
 template <class K, class V>
 class Prompt {
  public:
@@ -99,16 +99,16 @@ INSTANTIATE_TEST_SUITE_P(
     name_of);
 
 // Keys in one format and values in another.
-template <class Pair>
-class PairCuts : public testing::Test {};
-using CutPairs =
+template <class Formats>
+class FormatCuts : public testing::Test {};
+using KeyValueFormats =
     testing::Types<trial::Formats<codec::F16, codec::Int8>, trial::Formats<codec::F16, codec::Int4>,
                    trial::Formats<codec::Int8, codec::F16>,
                    trial::Formats<codec::Int8, codec::Int4>,
                    trial::Formats<codec::Int4, codec::Int4>>;
-TYPED_TEST_SUITE(PairCuts, CutPairs);
+TYPED_TEST_SUITE(FormatCuts, KeyValueFormats);
 
-TYPED_TEST(PairCuts, GiveTheBitsOfDecodingTokenByToken) {
+TYPED_TEST(FormatCuts, GiveTheBitsOfDecodingTokenByToken) {
   const model::Decoder decoder = trial::decoder_of(trial::wide_heads());
   expect_every_cut_equal<typename TypeParam::Keys, typename TypeParam::Values>(
       decoder, trial::kSlowBuild ? 40 : 131);

@@ -1,6 +1,4 @@
-// tests/law/executors.hpp - an executor that does everything the contract allows and nobody does.
-//
-// Depends on  core/executor.hpp
+// tests/law/executors.hpp - an executor that uses every freedom of the contract.
 #pragma once
 
 #include <decant/core/executor.hpp>
@@ -30,7 +28,7 @@ class ShuffledExecutor final : public Executor {
     items_.push_back(items);
   }
 
-  // How many pieces each call had, so that a test can tell which path was taken.
+  // How many pieces each call had, so that a test can tell which code path ran.
   const std::vector<Index>& items() const noexcept { return items_; }
 
  private:

@@ -1,6 +1,6 @@
 // tests/law/machines_test.cpp - the same bits on every machine that fuses multiply-adds.
 //
-// A model without turned positions, whose every operation is the library's own, has logits of known
+// A model without rotary positions, whose every operation is the library's own, has logits of known
 // bits: builds for AVX2 and for AVX-512, by GCC and by Clang, gave the sums below. (Cosines come
 // from the system's mathematics library, which may differ in a last bit.)
 #include <decant/model/decoder.hpp>
@@ -20,23 +20,23 @@ namespace {
 using namespace decant;
 using codec::Type;
 
-constexpr Index kTokens = 1100;  // beyond a segment
+constexpr Index kTokens = 1100;  // longer than a segment
 
-// The same numbers everywhere, in [-1/8, 1/8): exact, so that no compiler can round them otherwise.
-class Numbers {
+// The same values on every machine, in [-1/8, 1/8): exact, so that no compiler rounds differently.
+class Generator {
  public:
   float next() {
     state_ = state_ * 6364136223846793005u + 1442695040888963407u;
     return static_cast<float>(static_cast<std::int32_t>(state_ >> 40) - (1 << 23)) * 0x1p-26f;
   }
   std::vector<float> next(Index count) {
-    std::vector<float> numbers(static_cast<std::size_t>(count));
-    for (float& number : numbers) number = next();
-    return numbers;
+    std::vector<float> values(static_cast<std::size_t>(count));
+    for (float& value : values) value = next();
+    return values;
   }
   kernels::Matrix matrix(Index rows, Index columns, Type type) {
-    const std::vector<float> numbers = next(rows * columns);
-    const auto view = kernels::row_major(numbers.data(), Type::f32, rows, columns);
+    const std::vector<float> values = next(rows * columns);
+    const auto view = kernels::row_major(values.data(), Type::f32, rows, columns);
     return kernels::Matrix({&view, 1}, type);
   }
 
@@ -55,18 +55,18 @@ model::Decoder decoder_of(Type type) {
   config.intermediate_size = 160;
   config.max_positions = kTokens;
   config.rope.reset();
-  Numbers numbers;
+  Generator generator;
   model::Weights weights;
-  weights.embedding = numbers.matrix(config.vocabulary, config.hidden_size, type);
-  weights.positions = numbers.next(kTokens * config.hidden_size);
+  weights.embedding = generator.matrix(config.vocabulary, config.hidden_size, type);
+  weights.positions = generator.next(kTokens * config.hidden_size);
   const std::vector<float> ones(96, 1.0f);
   for (Index at = 0; at < config.layers; ++at) {
     model::LayerWeights& layer = weights.layers.emplace_back();
     layer.attention_norm.weight = layer.feed_forward_norm.weight = ones;
-    layer.qkv.matrix = numbers.matrix(config.qkv_size(), config.hidden_size, type);
-    layer.attention_output.matrix = numbers.matrix(config.hidden_size, config.hidden_size, type);
-    layer.up.matrix = numbers.matrix(config.up_size(), config.hidden_size, type);
-    layer.down.matrix = numbers.matrix(config.hidden_size, config.intermediate_size, type);
+    layer.qkv.matrix = generator.matrix(config.qkv_size(), config.hidden_size, type);
+    layer.attention_output.matrix = generator.matrix(config.hidden_size, config.hidden_size, type);
+    layer.up.matrix = generator.matrix(config.up_size(), config.hidden_size, type);
+    layer.down.matrix = generator.matrix(config.hidden_size, config.intermediate_size, type);
   }
   weights.output_norm.weight = ones;
   return model::Decoder(config, std::move(weights));

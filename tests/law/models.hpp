@@ -1,6 +1,4 @@
-// tests/law/models.hpp - small random models of several families, and sequences that run through.
-//
-// Depends on  reference/to_weights.hpp, kv/contiguous.hpp, model/decoder.hpp
+// tests/law/models.hpp - small random models of several families, and how to run sequences.
 #pragma once
 
 #include "law/bits.hpp"
@@ -32,7 +30,7 @@ struct Family {
   }
 };
 
-// Two layers, six heads on three: heads that two workers cannot share out evenly.
+// Two layers, six heads on three: heads that do not divide evenly between two workers.
 inline model::Config small_config() {
   model::Config config;
   config.vocabulary = 41;
@@ -47,7 +45,7 @@ inline model::Config small_config() {
   return config;
 }
 
-// Llama: rotation, RMS norms, a gate. The feed-forward width is beyond one block of columns.
+// Llama: rotation, RMS norms, a gate. The intermediate size is longer than one tile of columns.
 inline Family llama() {
   Family family{"Llama", small_config(), {}};
   family.config.intermediate_size = 389;
@@ -93,7 +91,7 @@ inline Family gpt2() {
   return family;
 }
 
-// StreamingLLM: windows of two sizes in all layers, and five first tokens seen beside them.
+// StreamingLLM: windows of two sizes in all layers, and five attention sink tokens.
 inline Family streaming() {
   Family family{"Streaming", small_config(), {}};
   family.config.windows = {20, 33};
@@ -101,7 +99,7 @@ inline Family streaming() {
   return family;
 }
 
-// Heads of several groups of 32 numbers, of which the last is part-filled.
+// Heads of several groups of 32 elements, the last of them part-filled.
 inline Family wide_heads() {
   Family family{"WideHeads", small_config(), {}};
   family.config.heads = 4;
@@ -142,7 +140,7 @@ inline testing::AssertionResult same_rows(const Rows& expected, const Rows& actu
   return testing::AssertionSuccess();
 }
 
-// A store all of whose slots were used before, for rows that are no numbers.
+// A store all of whose slots held rows of NaN before.
 template <codec::Codec K, codec::Codec V = K>
 kv::Contiguous<K, V> poisoned_store(const model::Config& config, Index capacity) {
   kv::Contiguous<K, V> store(config.geometry(), capacity);
@@ -209,7 +207,8 @@ class Runner {
   model::Batch<Store> batch_;
 };
 
-// The logits of every token, decoded one at a time, alone, on one thread: what all else must equal.
+// The logits of every token, decoded one at a time, alone, on one thread: the reference of the
+// tests.
 template <codec::Codec K, codec::Codec V = K>
 Rows decoded(const model::Decoder& decoder, std::span<const Token> tokens) {
   return Runner<K, V>(decoder, std::ssize(tokens)).feed_one_by_one(tokens);

@@ -1,6 +1,4 @@
 // tests/law/sharing.hpp - tokens fed to stores, and sequences that share pages in one step.
-//
-// Depends on  law/models.hpp, kv/{paged,prefix_tree}.hpp
 #pragma once
 
 #include "law/models.hpp"
@@ -42,7 +40,7 @@ inline Rows last(const Rows& rows, std::size_t count) {
   return Rows(rows.end() - static_cast<long>(count), rows.end());
 }
 
-// Origin, fork and a sequence of the tree in one step, on one thread and on three.
+// A sequence, its fork and one that reuses a cached prefix in one step, on one thread and on three.
 template <codec::Codec C>
 void expect_undisturbed_in_one_step() {
   const Family family = llama();

@@ -1,5 +1,5 @@
-// tests/law/stores_test.cpp - whatever store holds them, the same keys and values give the same
-// bits: in pages of any size, forked, rewound, and beside the sequences they share pages with.
+// tests/law/stores_test.cpp - every kind of store gives the same bits: in pages of any size,
+// forked, rewound, and in one step with sequences that share its pages.
 #include "law/models.hpp"
 #include "law/sharing.hpp"
 
@@ -87,7 +87,7 @@ TYPED_TEST(Stores, GiveTheBitsOfAnUndisturbedOneInOneStepWithThoseTheyShareWith)
   trial::expect_undisturbed_in_one_step<TypeParam>();
 }
 
-// Two layers with windows of 65 and 97, so that a ring of 97 is what both need.
+// Two layers with windows of 65 and 97: both fit a ring of 97.
 trial::Family all_windowed() {
   trial::Family family = trial::windowed();
   family.config.windows = {65, 97, 1};
@@ -126,7 +126,7 @@ TYPED_TEST(Stores, GiveTheBitsOfAContiguousOneInARingOfTheWindow) {
   }
 }
 
-// Whose parts are held to all formats above, so that three are enough.
+// Three formats are enough: the parts were tested in all of them above.
 template <class C>
 class LayeredStores : public testing::Test {};
 using SomeCodecs = testing::Types<codec::F32, codec::BF16, codec::Int4>;
@@ -158,17 +158,17 @@ TYPED_TEST(LayeredStores, GiveTheBitsOfAContiguousOne) {
   }
 }
 
-TYPED_TEST(Stores, GiveTheBitsOfAContiguousOneInARingThatKeepsTheFirstTokens) {
+TYPED_TEST(Stores, GiveTheBitsOfAContiguousOneInARingWithSinkTokens) {
   const trial::Family family = trial::streaming();
   const model::Decoder decoder = trial::decoder_of(family);
   const auto prompt = trial::random_tokens(family.config, 260, 11);
   kv::Contiguous<TypeParam> contiguous(family.config.geometry(), 260);
   const Rows expected = feed(decoder, contiguous, prompt, 64);
-  for (Index kept : {5, 16, 17}) {
+  for (Index sinks : {5, 16, 17}) {
     for (Index chunk : {1, 17, 64}) {
-      kv::Ring<TypeParam> ring(family.config.geometry(), 33, chunk, kept);
+      kv::Ring<TypeParam> ring(family.config.geometry(), 33, chunk, sinks);
       EXPECT_TRUE(trial::same_rows(expected, feed(decoder, ring, prompt, chunk)))
-          << kept << " kept, chunks of " << chunk;
+          << sinks << " sink tokens, chunks of " << chunk;
       const Position back = ring.earliest_rewind();
       ASSERT_GT(back, 0);
       ring.rewind(back);
@@ -177,14 +177,14 @@ TYPED_TEST(Stores, GiveTheBitsOfAContiguousOneInARingThatKeepsTheFirstTokens) {
           trial::same_rows(last(expected, again.size()), feed(decoder, ring, again, chunk)));
     }
   }
-  for (Index kept : {17, 100}) {  // more than the first steps have
+  for (Index sinks : {17, 100}) {  // more than the first steps have
     trial::Family many = trial::streaming();
-    many.config.sink_tokens = kept;
+    many.config.sink_tokens = sinks;
     const model::Decoder other = trial::decoder_of(many);
     kv::Contiguous<TypeParam> whole(many.config.geometry(), 260);
     const Rows right = feed(other, whole, prompt, 260);
-    kv::Ring<TypeParam> ring(many.config.geometry(), 33, 1, kept);
-    EXPECT_TRUE(trial::same_rows(right, feed(other, ring, prompt, 1))) << kept << " kept";
+    kv::Ring<TypeParam> ring(many.config.geometry(), 33, 1, sinks);
+    EXPECT_TRUE(trial::same_rows(right, feed(other, ring, prompt, 1))) << sinks << " sink tokens";
   }
   for (Index too_few : {0, 4}) {
     kv::Ring<TypeParam> ring(family.config.geometry(), 33, 17, too_few);
@@ -206,7 +206,7 @@ TYPED_TEST(Stores, OfAWindowRefuseModelsThatLookBackFurther) {
   EXPECT_THROW(feed(other, short_ring, prompt, 2), std::invalid_argument);
 }
 
-// A step of more rows than its rings take at once, of two sequences.
+// A step of two sequences with more rows than their rings take at once.
 TYPED_TEST(Stores, OfAWindowTakeStepsLargerThanTheyAre) {
   const trial::Family family = all_windowed();
   const model::Decoder decoder = trial::decoder_of(family);
@@ -219,7 +219,7 @@ TYPED_TEST(Stores, OfAWindowTakeStepsLargerThanTheyAre) {
   const Rows expected_one = alone(one);
   const Rows expected_other = alone(other);
   kv::Ring<TypeParam> ring(family.config.geometry(), 97, 16);
-  kv::Ring<TypeParam> wide(family.config.geometry(), 97, 60);  // its last row alone is asked for
+  kv::Ring<TypeParam> wide(family.config.geometry(), 97, 60);  // logits of its last row only
   model::Workspace workspace(decoder.config(), {.rows = 430, .logit_rows = 301, .sequences = 2});
   model::Batch<kv::Ring<TypeParam>> batch;
   batch.add(wide, other);

@@ -1,6 +1,4 @@
 // tests/model/files.hpp - reference files beside a checkpoint: token lists and rows of logits.
-//
-// Depends on  core/types.hpp
 #pragma once
 
 #include <decant/core/types.hpp>

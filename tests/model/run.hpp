@@ -1,6 +1,4 @@
 // tests/model/run.hpp - what a model says to a list of tokens, cut in any way, and its answers.
-//
-// Depends on  law/models.hpp (Runner), reference/matrix.hpp
 #pragma once
 
 #include "law/bits.hpp"

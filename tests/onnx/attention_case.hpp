@@ -2,8 +2,6 @@
 //
 // The operator takes heads in front of tokens (4-D) or inside them (3-D), keys in two pieces
 // (past and new), and masks of three shapes. Here all of that becomes rows of tokens.
-//
-// Depends on  onnx/cases.hpp, reference/attention.hpp
 #pragma once
 
 #include "onnx/cases.hpp"
@@ -36,7 +34,7 @@ inline reference::Matrix token_rows(const Tensor& tensor, Index batch) {
       for (Index d = 0; d < dim; ++d) {
         const Index from = ((batch * heads + head) * tokens + token) * dim + d;
         rows.row(token)[static_cast<std::size_t>(head * dim + d)] =
-            static_cast<double>(tensor.numbers[static_cast<std::size_t>(from)]);
+            static_cast<double>(tensor.values[static_cast<std::size_t>(from)]);
       }
     }
   }
@@ -58,7 +56,7 @@ inline std::function<double(Index, Index, Index)> bias_of(const Tensor& mask, In
   return [&mask, heads, first](Index head, Index row, Index key) {
     const Index plane = first + (heads == 1 ? 0 : head);
     const Index at = (plane * mask.extent(-2) + row) * mask.extent(-1) + key;
-    const auto number = static_cast<double>(mask.numbers[static_cast<std::size_t>(at)]);
+    const auto number = static_cast<double>(mask.values[static_cast<std::size_t>(at)]);
     if (mask.type != "bool") return number;
     return number != 0 ? 0.0 : -std::numeric_limits<double>::infinity();
   };

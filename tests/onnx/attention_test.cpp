@@ -65,13 +65,13 @@ void check_with(const Case& one) {
 kv::SequenceArrays<const float> arrays_of(const onnx::Tensor& keys, const onnx::Tensor& values,
                                           Index batch) {
   const auto from = [&](const onnx::Tensor& tensor) {
-    return tensor.numbers.data() + batch * tensor.extent(1) * tensor.extent(2) * tensor.extent(3);
+    return tensor.values.data() + batch * tensor.extent(1) * tensor.extent(2) * tensor.extent(3);
   };
   return {from(keys), from(values), keys.extent(2)};
 }
 
-// The keys and values that the operator returns for the next call are what a store gives back that
-// took the past and the new ones.
+// The keys and values that the operator returns for the next call are those of a store that was
+// given the past and the new ones.
 void check_present(const Case& one) {
   if (one.find("past_key") == nullptr || one.at("K").shape.size() != 4) return;
   const onnx::Tensor& present = one.at("present_key");

@@ -1,9 +1,8 @@
 // tests/onnx/cases.hpp - the node cases of the ONNX standard: operators with inputs and outputs.
 //
-// cases.json describes the tensors that lie in tensors.bin. All numbers are widened to float,
-// which holds every one of them exactly: the integers are positions, the booleans 0 and 1.
+// cases.json describes the tensors that lie in tensors.bin. All elements are widened to float,
+// which holds each of them exactly: the integers are positions, the booleans 0 and 1.
 //
-// Depends on  codec/plain.hpp, nlohmann/json
 // Source      ONNX operator specification, opsets 23 and 24
 #pragma once
 
@@ -29,7 +28,7 @@ struct Tensor {
   std::string name;
   std::string type;
   std::vector<Index> shape;
-  std::vector<float> numbers;
+  std::vector<float> values;
 
   Index extent(Index axis) const {
     return shape[static_cast<std::size_t>(axis < 0 ? axis + std::ssize(shape) : axis)];
@@ -78,7 +77,7 @@ inline Tensor read_tensor(const nlohmann::json& description, const std::string& 
   for (Index extent : tensor.shape) count *= extent;
   const auto fill = [&](auto read, std::size_t size) {
     const char* from = bytes.data() + description["offset"].get<std::size_t>();
-    for (Index i = 0; i < count; ++i, from += size) tensor.numbers.push_back(read(from));
+    for (Index i = 0; i < count; ++i, from += size) tensor.values.push_back(read(from));
   };
   if (tensor.type == "float32") fill(widened<float>, 4);
   if (tensor.type == "float16") fill(widened<codec::F16::Cell>, 2);
@@ -87,7 +86,7 @@ inline Tensor read_tensor(const nlohmann::json& description, const std::string& 
   return tensor;
 }
 
-// The cases of one operator, or none where the data is not there.
+// The cases of one operator, or none if the data is missing.
 inline std::vector<Case> cases(const std::string& op) {
   const std::filesystem::path folder =
       std::filesystem::path(DECANT_SHARED_DATA) / "onnx-node-cases";
@@ -111,7 +110,7 @@ inline void expect_close(const std::vector<float>& result, const std::vector<flo
                          double tolerance) {
   ASSERT_EQ(result.size(), expected.size());
   for (std::size_t i = 0; i < result.size(); ++i) {
-    EXPECT_NEAR(result[i], expected[i], tolerance * (1 + std::abs(expected[i]))) << "number " << i;
+    EXPECT_NEAR(result[i], expected[i], tolerance * (1 + std::abs(expected[i]))) << "value " << i;
   }
 }
 

@@ -25,34 +25,34 @@ Index row_size(const Case& one) {
 
 template <class Norm>
 void check_rows(const Case& one, Norm norm) {
-  const std::vector<float>& x = one.at("X").numbers;
+  const std::vector<float>& x = one.at("X").values;
   std::vector<float> y(x.size());
   const auto size = static_cast<std::size_t>(row_size(one));
   for (std::size_t at = 0; at < x.size(); at += size) {
     norm(std::span(x).subspan(at, size), std::span(y).subspan(at, size));
   }
-  onnx::expect_close(y, one.at("Y").numbers, 1e-6);
+  onnx::expect_close(y, one.at("Y").values, 1e-6);
 }
 
 void check_rms_norm(const Case& one) {
   const auto epsilon = static_cast<float>(one.number("epsilon", 1e-5));
   check_rows(one, [&](std::span<const float> x, std::span<float> y) {
-    kernels::rms_norm(x, one.at("W").numbers, epsilon, y);
+    kernels::rms_norm(x, one.at("W").values, epsilon, y);
   });
 }
 
 void check_layer_norm(const Case& one) {
   const auto epsilon = static_cast<float>(one.number("epsilon", 1e-5));
   check_rows(one, [&](std::span<const float> x, std::span<float> y) {
-    kernels::layer_norm(x, one.at("W").numbers, one.at("B").numbers, epsilon, y);
+    kernels::layer_norm(x, one.at("W").values, one.at("B").values, epsilon, y);
   });
 }
 
 void check_swish(const Case& one) {
   ASSERT_EQ(one.number("alpha", 1.0), 1.0);
-  std::vector<float> x = one.at("x").numbers;
+  std::vector<float> x = one.at("x").values;
   kernels::activate(kernels::Activation::silu, x);
-  onnx::expect_close(x, one.at("y").numbers, 1e-6);
+  onnx::expect_close(x, one.at("y").values, 1e-6);
 }
 
 TEST(Onnx, RmsNormalization) { onnx::for_cases("RMSNormalization", 9, check_rms_norm); }

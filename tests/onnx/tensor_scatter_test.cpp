@@ -16,7 +16,7 @@ using onnx::Tensor;
 // Rows of one sequence: [batch, tokens, dim], or [batch, 1, tokens, dim].
 std::span<const float> row(const Tensor& tensor, Index batch, Index token) {
   const Index dim = tensor.extent(-1);
-  return std::span(tensor.numbers)
+  return std::span(tensor.values)
       .subspan(static_cast<std::size_t>((batch * tensor.extent(-2) + token) * dim),
                static_cast<std::size_t>(dim));
 }
@@ -34,7 +34,7 @@ void check_scatter(const Case& one) {
       store.put(0, 0, at, row(past, batch, at), row(past, batch, at));
     }
     const auto first =
-        static_cast<Position>(one.at("write_indices").numbers[static_cast<std::size_t>(batch)]);
+        static_cast<Position>(one.at("write_indices").values[static_cast<std::size_t>(batch)]);
     for (Index i = 0; i < update.extent(-2); ++i) {
       store.put(0, 0, first + i, row(update, batch, i), row(update, batch, i));
     }
@@ -47,7 +47,7 @@ void check_scatter(const Case& one) {
       present.insert(present.end(), key.begin(), key.end());
     }
   }
-  EXPECT_EQ(present, one.at("present_cache").numbers);
+  EXPECT_EQ(present, one.at("present_cache").values);
 }
 
 TEST(Onnx, TensorScatter) { onnx::for_cases("TensorScatter", 2, check_scatter); }

@@ -1,4 +1,4 @@
-# cmake -P include_flow.cmake: an include points only left, and a header keeps to its manners.
+# cmake -P include_flow.cmake: includes point only left, and headers follow the house rules.
 cmake_minimum_required(VERSION 3.25)
 get_filename_component(PROJECT_SOURCE_DIR ${CMAKE_CURRENT_LIST_DIR}/../.. ABSOLUTE)
 include(${PROJECT_SOURCE_DIR}/cmake/headers.cmake)

@@ -1,6 +1,5 @@
 // tests/reference/activation.hpp - SiLU and the two GELUs, in double.
 //
-// Depends on  nothing
 // Source      Elfwing et al. 2017, arXiv:1702.03118 (SiLU); Hendrycks and Gimpel 2016,
 //             arXiv:1606.08415 (GELU and its tanh form)
 #pragma once

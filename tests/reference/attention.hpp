@@ -3,7 +3,6 @@
 // Query head h reads key and value head h / (heads / kv_heads). A key that may not be seen is
 // left out of the list of scores, rather than being given a small score.
 //
-// Depends on  reference/matrix.hpp, reference/softmax.hpp
 // Source      Vaswani et al. 2017, arXiv:1706.03762; Ainslie et al. 2023, arXiv:2305.13245
 #pragma once
 
@@ -25,8 +24,8 @@ struct Attention {
   Position past = 0;    // may be negative: such rows see nothing
   Position window = 0;  // keys seen, the row's own included; 0 means unlimited
   std::function<double(Index head, Index row, Index key)> bias = {};  // added last; -inf hides
-  Vector sinks = {};  // a score of each head beside those of its keys, or none at all
-  Index kept = 0;     // first keys that rows see beside their window, by queries of their own
+  Vector sinks = {};      // learned sinks: a score of each head beside those of its keys, or empty
+  Index sink_tokens = 0;  // first keys that rows see beside their window, by other queries
 };
 
 // Shape    output [rows, heads * value_dim]; log_sum_exp [rows, heads]
@@ -38,7 +37,8 @@ struct Attended {
 inline bool sees(const Attention& how, Index row, Index key) {
   if (!how.causal) return true;
   const Position position = how.past + row;
-  return key <= position && (how.window == 0 || key > position - how.window || key < how.kept);
+  return key <= position &&
+         (how.window == 0 || key > position - how.window || key < how.sink_tokens);
 }
 
 inline double score(const Attention& how, std::span<const double> query,
@@ -55,8 +55,8 @@ std::span<Number> head_of(std::span<Number> row, Index head, Index heads) {
 }
 
 // Shape    queries [rows, heads * key_dim]; keys [positions, kv_heads * key_dim];
-//          values [positions, kv_heads * value_dim]; sink_queries as queries, where there are kept
-//          keys
+//          values [positions, kv_heads * value_dim]; sink_queries as queries, if there are
+//          sink tokens
 inline Attended attend(const Attention& how, const Matrix& queries, const Matrix& keys,
                        const Matrix& values, const Matrix& sink_queries = {}) {
   Attended result{Matrix(queries.rows, values.columns / how.kv_heads * how.heads),
@@ -68,7 +68,7 @@ inline Attended attend(const Attention& how, const Matrix& queries, const Matrix
       for (Index key = 0; key < keys.rows; ++key) {
         if (!sees(how, row, key)) continue;
         const auto query =
-            head_of((key < how.kept ? sink_queries : queries).row(row), head, how.heads);
+            head_of((key < how.sink_tokens ? sink_queries : queries).row(row), head, how.heads);
         double& seen = scores[static_cast<std::size_t>(key)];
         seen = score(how, query, head_of(keys.row(key), kv_head, how.kv_heads));
         if (how.bias) seen += how.bias(head, row, key);
@@ -79,7 +79,7 @@ inline Attended attend(const Attention& how, const Matrix& queries, const Matrix
       const auto output = head_of(result.output.row(row), head, how.heads);
       for (Index key = 0; key < keys.rows; ++key) {
         const double weight = weights[static_cast<std::size_t>(key)];
-        if (weight == 0) continue;  // an unseen value may be anything, NaN included
+        if (weight == 0) continue;  // an unseen value may be NaN
         const auto value = head_of(values.row(key), kv_head, how.kv_heads);
         for (std::size_t d = 0; d < value.size(); ++d) output[d] += weight * value[d];
       }

@@ -1,9 +1,8 @@
 // tests/reference/decoder.hpp - the whole decoder in double: all positions at once, no cache.
 //
 // This is the model as papers write it: every layer sees the complete list of tokens, and nothing
-// is kept between calls. All that the library does with a cache must give these logits.
+// is cached between calls. Whatever the library does with a cache must give these logits.
 //
-// Depends on  the other headers of this folder
 // Source      Touvron et al. 2023, arXiv:2302.13971 (the gated RMS block); Radford et al. 2019,
 //             "Language models are unsupervised multitask learners" (the LayerNorm block)
 #pragma once
@@ -86,8 +85,7 @@ class Decoder {
     return y;
   }
 
-  // Norms and turns every head of every row; row i stands at position i, or at `last` if that is
-  // before.
+  // Normalises and rotates every head of every row; row i stands at position min(i, last).
   void finish_heads(Matrix& x, Index heads, const NormWeights& norm,
                     Position last = std::numeric_limits<Position>::max()) const {
     for (Index i = 0; i < x.rows; ++i) {
@@ -106,9 +104,9 @@ class Decoder {
     const model::Config& config = model_.config;
     Matrix queries = apply_rows(layer.query, x);
     Matrix keys = apply_rows(layer.key, x);
-    const Index kept = window > 0 ? config.sink_tokens : 0;
+    const Index sink_tokens = window > 0 ? config.sink_tokens : 0;
     Matrix sink_queries = queries;
-    finish_heads(sink_queries, config.heads, layer.query_norm, kept + window - 1);
+    finish_heads(sink_queries, config.heads, layer.query_norm, sink_tokens + window - 1);
     finish_heads(queries, config.heads, layer.query_norm);
     finish_heads(keys, config.kv_heads, layer.key_norm);
     const double scale = config.score_scale != 0.0f
@@ -123,7 +121,7 @@ class Decoder {
                         .window = window,
                         .bias = {},
                         .sinks = {},
-                        .kept = kept};
+                        .sink_tokens = sink_tokens};
     return apply_rows(layer.attention_output,
                       attend(how, queries, keys, apply_rows(layer.value, x), sink_queries).output);
   }

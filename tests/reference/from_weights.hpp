@@ -1,10 +1,8 @@
 // tests/reference/from_weights.hpp - the library's packed parameters as the reference's named
 // matrices.
 //
-// With it the reference can run any checkpoint that the library has read: where both agree with
-// each other but not with a reference, the reader is wrong; where they differ, the arithmetic is.
-//
-// Depends on  reference/model.hpp, model/weights.hpp
+// With it the reference can run any checkpoint that the library has read. If both agree with each
+// other but not with published logits, the reader is wrong; if they differ, the arithmetic is.
 #pragma once
 
 #include "reference/model.hpp"

@@ -2,8 +2,6 @@
 //
 // Everything in this folder is written to be checked by eye, not to be quick: one loop per index
 // of the formula, double throughout, and nothing of the library's kernels.
-//
-// Depends on  core/types.hpp
 #pragma once
 
 #include <decant/core/types.hpp>

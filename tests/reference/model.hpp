@@ -1,10 +1,8 @@
 // tests/reference/model.hpp - the parameters of a decoder as named matrices in double.
 //
-// The shape is the library's model::Config; the numbers lie as a checkpoint has them, one matrix
-// per name, each [outputs, inputs] row-major. random_model() makes numbers of at most eight
+// The shape is the library's model::Config; the parameters lie as in a checkpoint, one matrix
+// per name, each [outputs, inputs] row-major. random_model() makes values of at most eight
 // significant bits, which f32, bf16 and f16 all hold exactly.
-//
-// Depends on  reference/matrix.hpp, reference/norm.hpp, model/config.hpp
 #pragma once
 
 #include "reference/matrix.hpp"
@@ -20,12 +18,12 @@ namespace decant::reference {
 
 struct Layer {
   NormWeights attention_norm;
-  Linear query;            // [heads * key_dim, width]
-  Linear key;              // [kv_heads * key_dim, width]
-  Linear value;            // [kv_heads * value_dim, width]
+  Linear query;            // [heads * key_dim, hidden_size]
+  Linear key;              // [kv_heads * key_dim, hidden_size]
+  Linear value;            // [kv_heads * value_dim, hidden_size]
   NormWeights query_norm;  // [key_dim] each, empty for none
   NormWeights key_norm;
-  Linear attention_output;  // [width, heads * value_dim]
+  Linear attention_output;  // [hidden_size, heads * value_dim]
   NormWeights feed_forward_norm;
   Linear gate;  // [intermediate_size, hidden_size], empty unless gated
   Linear up;    // [intermediate_size, hidden_size]
@@ -34,14 +32,14 @@ struct Layer {
 
 struct Model {
   model::Config config;
-  Matrix embedding;  // [vocabulary, width]
-  Matrix positions;  // [max_positions, width], empty unless learned
+  Matrix embedding;  // [vocabulary, hidden_size]
+  Matrix positions;  // [max_positions, hidden_size], empty unless learned
   std::vector<Layer> layers;
   NormWeights output_norm;
-  Linear output;  // [vocabulary, width], empty where the embedding is used
+  Linear output;  // [vocabulary, hidden_size], empty if tied to the embedding
 };
 
-// A number in [-0.5, 0.5), a multiple of 2^-24, from its place k in the list of all numbers.
+// The k-th of a fixed sequence of values in [-0.5, 0.5), multiples of 2^-24.
 inline double noise(std::uint64_t k) {
   std::uint64_t z = (k + 1) * 0x9E3779B97F4A7C15u;
   z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
@@ -50,7 +48,7 @@ inline double noise(std::uint64_t k) {
   return static_cast<double>(z >> 40) * 0x1p-24 - 0.5;
 }
 
-// What a Config leaves open. Positions are learned where the Config has no rope.
+// What a Config leaves open. Positions are learned if the Config has no rope.
 struct Parts {
   bool biases = false;
   bool query_key_norm = false;
@@ -101,10 +99,10 @@ class RandomParts {
  private:
   // A multiple of 2^-7 in [-1, 1).
   double step() { return std::floor(noise(next_++) * 256) / 128; }
-  // Numbers within 1/4 of `middle`.
+  // Values within 1/4 of `middle`.
   Vector vector(Index size, double middle) {
     Vector result(static_cast<std::size_t>(size));
-    for (double& number : result) number = middle + std::floor(step() * 16) / 64;
+    for (double& value : result) value = middle + std::floor(step() * 16) / 64;
     return result;
   }
 

@@ -1,6 +1,5 @@
 // tests/reference/norm.hpp - the two norms, in double.
 //
-// Depends on  reference/matrix.hpp
 // Source      Zhang and Sennrich 2019, arXiv:1910.07467 (RMS); Ba et al. 2016,
 //             arXiv:1607.06450 (layer)
 #pragma once
@@ -34,9 +33,9 @@ inline Vector rms_norm(std::span<const double> x, std::span<const double> weight
 inline Vector layer_norm(std::span<const double> x, const NormWeights& norm, double epsilon) {
   const auto count = static_cast<double>(x.size());
   double mean = 0;
-  for (double number : x) mean += number / count;
+  for (double value : x) mean += value / count;
   double variance = 0;
-  for (double number : x) variance += (number - mean) * (number - mean) / count;
+  for (double value : x) variance += (value - mean) * (value - mean) / count;
   Vector y(x.size());
   for (std::size_t i = 0; i < y.size(); ++i) {
     y[i] = norm.weight[i] * (x[i] - mean) / std::sqrt(variance + epsilon);

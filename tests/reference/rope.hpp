@@ -1,9 +1,8 @@
 // tests/reference/rope.hpp - rotary positions in double, from the formulas by wavelength.
 //
-// Only the description (attention::Rope) is shared with the library; frequencies and turning are
-// written again, so that a mistake there is not repeated here.
+// Only the description (attention::Rope) is shared with the library; frequencies and rotation
+// are written again, so that a mistake there is not repeated here.
 //
-// Depends on  attention/rope.hpp (the description)
 // Source      Su et al. 2021, arXiv:2104.09864; Llama 3.1's published scaling rule
 #pragma once
 
@@ -17,7 +16,7 @@
 
 namespace decant::reference {
 
-// The angle per token of pair `pair`; the exponent's denominator is what turns, not the head.
+// The angle per token of rotary pair `pair`; the exponent is over rotary_dim, not the head size.
 inline double frequency(const attention::Rope& rope, Index rotary_dim, Index pair) {
   const double plain =
       1 / std::pow(rope.theta, static_cast<double>(2 * pair) / static_cast<double>(rotary_dim));
@@ -30,14 +29,14 @@ inline double frequency(const attention::Rope& rope, Index rotary_dim, Index pai
     const double shortest = llama3->original_positions / llama3->high_frequency_factor;
     if (wavelength < shortest) return plain;
     if (wavelength > longest) return plain / llama3->factor;
-    const double kept = (llama3->original_positions / wavelength - llama3->low_frequency_factor) /
-                        (llama3->high_frequency_factor - llama3->low_frequency_factor);
-    return (1 - kept) * plain / llama3->factor + kept * plain;
+    const double weight = (llama3->original_positions / wavelength - llama3->low_frequency_factor) /
+                          (llama3->high_frequency_factor - llama3->low_frequency_factor);
+    return (1 - weight) * plain / llama3->factor + weight * plain;
   }
   return plain;
 }
 
-// Turns one head at `position`; numbers beyond rotary_dim stay as they are.
+// Rotates one head at `position`; elements beyond rotary_dim stay as they are.
 inline void rotate(std::span<double> head, const attention::Rope& rope, Position position) {
   const Index dim = rope.rotary_dim == 0 ? std::ssize(head) : rope.rotary_dim;
   for (Index pair = 0; pair < dim / 2; ++pair) {
@@ -45,9 +44,9 @@ inline void rotate(std::span<double> head, const attention::Rope& rope, Position
     double& a = head[static_cast<std::size_t>(split ? pair : 2 * pair)];
     double& b = head[static_cast<std::size_t>(split ? pair + dim / 2 : 2 * pair + 1)];
     const double angle = static_cast<double>(position) * frequency(rope, dim, pair);
-    const double turned = a * std::cos(angle) - b * std::sin(angle);
+    const double rotated = a * std::cos(angle) - b * std::sin(angle);
     b = a * std::sin(angle) + b * std::cos(angle);
-    a = turned;
+    a = rotated;
   }
 }
 

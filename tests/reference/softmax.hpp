@@ -2,8 +2,6 @@
 //
 // A row that sees nothing (no scores, or all of them -inf) has weights 0 and a log-sum-exp of
 // -inf; the plain formula would give NaN from (-inf) - (-inf).
-//
-// Depends on  reference/matrix.hpp
 #pragma once
 
 #include "reference/matrix.hpp"

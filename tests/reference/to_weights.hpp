@@ -1,6 +1,4 @@
 // tests/reference/to_weights.hpp - the same parameters in the library's packed form.
-//
-// Depends on  reference/model.hpp, model/weights.hpp
 #pragma once
 
 #include "reference/model.hpp"
@@ -11,14 +9,14 @@
 
 namespace decant::reference {
 
-// The matrices stacked along their rows, every number stored as `type`.
+// The matrices stacked along their rows, every element stored as `type`.
 inline kernels::Matrix pack(std::span<const Matrix* const> stacked, codec::Type type) {
-  std::vector<std::vector<float>> numbers;
+  std::vector<std::vector<float>> elements;
   std::vector<kernels::MatrixView> views;
   for (const Matrix* matrix : stacked) {
-    numbers.push_back(to_float(matrix->cells));
-    views.push_back(
-        kernels::row_major(numbers.back().data(), codec::Type::f32, matrix->rows, matrix->columns));
+    elements.push_back(to_float(matrix->cells));
+    views.push_back(kernels::row_major(elements.back().data(), codec::Type::f32, matrix->rows,
+                                       matrix->columns));
   }
   return {views, type};
 }
@@ -55,7 +53,7 @@ inline model::LayerWeights to_weights(const Layer& layer, codec::Type type) {
   return result;
 }
 
-// Norms, biases and learned positions stay f32, as the library keeps them.
+// Norms, biases and learned positions stay f32, as in the library.
 inline model::Weights to_weights(const Model& model, codec::Type type = codec::Type::f32) {
   const auto matrix = [&](const Matrix& one) {
     const Matrix* list[] = {&one};

@@ -1,9 +1,7 @@
 // tests/reference/toy.hpp - a small Llama-shaped model whose answers are known.
 //
-// 64 tokens, width 32, two layers, four heads on two key and value heads of 8. One counter runs
-// through all matrices in the order below, so that any program can make the same numbers.
-//
-// Depends on  reference/model.hpp
+// A vocabulary of 64, hidden size 32, two layers, four heads on two key and value heads of 8. One
+// counter runs through all matrices in the order below, so any program can make the same weights.
 #pragma once
 
 #include "reference/model.hpp"

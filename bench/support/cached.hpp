@@ -1,9 +1,8 @@
-// bench/support/kept.hpp - one case at a time, made once though a benchmark is called many times.
+// bench/support/cached.hpp - a benchmark's case, made once though the benchmark is called many
+// times.
 //
 // The framework calls a benchmark again and again while it looks for an iteration count. Cases are
-// large, so only the newest is kept; list the arguments that make a new one slowest.
-//
-// Depends on  nothing
+// large, so only the newest is cached; list the arguments that make a new one slowest.
 #pragma once
 
 #include <optional>
@@ -11,9 +10,9 @@
 
 namespace decant::bench {
 
-// make(), or what it gave last time if that was for an equal key. Each `make` has its own slot.
+// make(), or its last result if that was for an equal key. Each `make` has a slot of its own.
 template <class Key, class Make>
-auto& kept(const Key& key, Make&& make) {
+auto& cached(const Key& key, Make&& make) {
   static std::optional<std::pair<Key, decltype(make())>> slot;
   if (!slot || slot->first != key) {
     slot.reset();  // before the next one takes its memory

@@ -1,4 +1,5 @@
-// tests/law/company_test.cpp - neighbours, threads, rejected drafts and used memory change no bit.
+// tests/law/batch_invariance_test.cpp - other sequences, threads, rejected drafts and used memory
+// change no bit.
 #include "law/executors.hpp"
 #include "law/models.hpp"
 #include "law/sharing.hpp"
@@ -18,8 +19,7 @@ using trial::Rows;
 using trial::Runner;
 using trial::ShuffledExecutor;
 
-// All families, or in a slow build a few: the first two differ most, having several key heads, and
-// one.
+// All families; in a slow build only a few. The first two differ most: several key heads, and one.
 std::vector<trial::Family> some_families(std::size_t in_slow_builds = 2) {
   std::vector<trial::Family> families = trial::families();
   if (trial::kSlowBuild) families.resize(in_slow_builds);
@@ -27,9 +27,9 @@ std::vector<trial::Family> some_families(std::size_t in_slow_builds = 2) {
 }
 
 template <class C>
-class Company : public testing::Test {};
+class BatchInvariance : public testing::Test {};
 using Codecs = testing::Types<codec::F32, codec::BF16, codec::F16>;
-TYPED_TEST_SUITE(Company, Codecs);
+TYPED_TEST_SUITE(BatchInvariance, Codecs);
 
 // Several sequences that advance together, in batches of random entries, order and row counts.
 template <class C>
@@ -97,7 +97,7 @@ class Crowd {
   model::Batch<Store> batch_;
 };
 
-TYPED_TEST(Company, OfOtherSequencesInAnyOrderChangesNoBit) {
+TYPED_TEST(BatchInvariance, OtherSequencesInAnyOrderChangeNoBit) {
   const std::vector<Index> lengths = trial::kSlowBuild
                                          ? std::vector<Index>{1, 17, 40}
                                          : std::vector<Index>{1, 2, 16, 17, 64, 65, 130, 200, 1100};
@@ -112,7 +112,7 @@ TYPED_TEST(Company, OfOtherSequencesInAnyOrderChangesNoBit) {
   }
 }
 
-TYPED_TEST(Company, OfThreadsAndSequencesChangesNoBit) {
+TYPED_TEST(BatchInvariance, ThreadsAndSequencesChangeNoBit) {
   const model::Decoder decoder = trial::decoder_of(trial::windowed(), TypeParam::kType);
   const std::vector<Index> lengths = {1, 17, 65, trial::kSlowBuild ? 90 : 400};
   ThreadPool pool(3);
@@ -139,7 +139,7 @@ Rows long_run(const model::Decoder& decoder, std::span<const Token> tokens, Exec
   return rows;
 }
 
-TYPED_TEST(Company, OfThreadsChangesNoBitOfALongSequence) {
+TYPED_TEST(BatchInvariance, ThreadsChangeNoBitOfALongSequence) {
   const std::size_t prompt = trial::kSlowBuild ? 1020 : 2040;
   for (const trial::Family& family : some_families(1)) {
     SCOPED_TRACE(family.name);
@@ -161,8 +161,8 @@ TYPED_TEST(Company, OfThreadsChangesNoBitOfALongSequence) {
   }
 }
 
-// So that the test above is known to walk the path it is there for.
-TYPED_TEST(Company, OfThreadsSplitsALoneRowIntoSegments) {
+// Shows that the test above runs the code path that it is there for.
+TYPED_TEST(BatchInvariance, ThreadsSplitALoneRowIntoSegments) {
   const model::Decoder decoder = trial::decoder_of(trial::llama());
   const std::vector<Token> tokens = trial::random_tokens(decoder.config(), 1100, 2);
   ShuffledExecutor shuffled(2, 0);
@@ -174,7 +174,7 @@ TYPED_TEST(Company, OfThreadsSplitsALoneRowIntoSegments) {
   EXPECT_EQ(std::count(items.begin(), items.end(), 3 * 2), 2);  // heads by segments, in each layer
 }
 
-TYPED_TEST(Company, OfRejectedDraftsChangesNoBit) {
+TYPED_TEST(BatchInvariance, RejectedDraftsChangeNoBit) {
   for (const trial::Family& family : some_families()) {
     SCOPED_TRACE(family.name);
     const model::Decoder decoder = trial::decoder_of(family);
@@ -196,7 +196,7 @@ TYPED_TEST(Company, OfRejectedDraftsChangesNoBit) {
   }
 }
 
-TYPED_TEST(Company, OfARewoundPastChangesNoBit) {
+TYPED_TEST(BatchInvariance, ARewoundPastChangesNoBit) {
   const model::Decoder decoder = trial::decoder_of(trial::normed_heads());
   const std::vector<Token> tokens = trial::random_tokens(decoder.config(), 140, 9);
   const Rows expected = trial::decoded<TypeParam>(decoder, tokens);
@@ -211,8 +211,8 @@ TYPED_TEST(Company, OfARewoundPastChangesNoBit) {
   }
 }
 
-// Every number that a step can leave behind in a workspace is no number here.
-TYPED_TEST(Company, OfAUsedWorkspaceChangesNoBit) {
+// Before each step, everything that an earlier step can leave in the workspace is NaN.
+TYPED_TEST(BatchInvariance, AUsedWorkspaceChangesNoBit) {
   using Store = kv::Contiguous<TypeParam>;
   for (const trial::Family& family : some_families()) {
     SCOPED_TRACE(family.name);
@@ -253,7 +253,7 @@ TYPED_TEST(Company, OfAUsedWorkspaceChangesNoBit) {
   }
 }
 
-TYPED_TEST(Company, OfSequencesThatSharePagesChangesNoBit) {
+TYPED_TEST(BatchInvariance, SequencesThatSharePagesChangeNoBit) {
   trial::expect_undisturbed_in_one_step<TypeParam>();
 }
 
