@@ -1,12 +1,15 @@
 #!/bin/sh
-# cmake/install-packages.sh [ci]: the Debian or Ubuntu packages that a build takes, with `ci` also
-# those of our continuous integration. Asks for nothing and does nothing where all are there.
+# cmake/install-packages.sh [ci|docs]: the Debian or Ubuntu packages that a build needs, with `ci`
+# also those of our continuous integration, with `docs` those of the documentation. Uses apt-get,
+# through sudo unless you are root; asks nothing, and does nothing if all are installed.
 set -eu
 
 packages="cmake g++ libbenchmark-dev libcli11-dev libeigen3-dev libgtest-dev libicu-dev
   librapidcheck-dev libxxhash-dev ninja-build nlohmann-json3-dev"
 if [ "${1:-}" = ci ]; then
   packages="$packages clang libclang-rt-dev python3-venv"
+elif [ "${1:-}" = docs ]; then
+  packages="$packages doxygen python3"
 fi
 
 missing=""

@@ -48,18 +48,18 @@ def draw_llama():
     """Grouped bars: times llama.cpp, by measure and weight format, for one thread and for two."""
     measures = ["prefill of 512", "decode", "decode at 2,048"]
     rows = table("prefill of 512", "decode at 8,192", which=-1)
-    figure, plots = pyplot.subplots(1, 2, figsize=(11, 4), sharey=True)
+    figure, plots = pyplot.subplots(1, 2, figsize=(9, 3.6), sharey=True)
     for threads, plot in enumerate(plots, start=1):
         for at, row in enumerate(row for row in rows if row[1] == str(threads)):
             places = [measure + (at - 1.5) * 0.2 for measure in range(len(measures))]
             ratios = [number(cell) for cell in row[2:2 + len(measures)]]
             bars = plot.bar(places, ratios, 0.2, color=COLOURS[row[0]], label=row[0])
-            plot.bar_label(bars, fmt="%.2f", fontsize=8)
+            plot.bar_label(bars, fmt="%.2f", fontsize=7)
         plot.axhline(1, color="black", linewidth=1)
         plot.set_xticks(range(len(measures)), measures)
         plot.set_title(f"{threads} thread{'s' * (threads > 1)}")
     plots[0].set_ylabel("tokens a second,\ntimes those of llama.cpp")
-    plots[0].legend(title="weights", ncols=4)
+    plots[0].legend(title="weights", ncols=4, fontsize=8)
     save(figure, "llama.png")
 
 
@@ -85,7 +85,7 @@ def draw_streamed():
 def draw_formats():
     """Points: perplexity over that of an f32 KV cache, by bytes of a key and a value."""
     rows = [row for row in table("perplexity") if row[0] == "as stored"]
-    figure, plots = pyplot.subplots(1, 2, figsize=(11, 3.8))
+    figure, plots = pyplot.subplots(1, 2, figsize=(9, 3.4))
     for plot, column, title in zip(plots, (4, 5), ("Shakespeare, bf16 weights", "TinyStories-656K")):
         exact = number(rows[0][column])
         for row in rows:
