@@ -29,7 +29,7 @@ using attention::Causal;
 using reference::Matrix;
 using trial::noisy_rows;
 
-// What a store gives back, in the place of what was put.
+// Rows as a store rounds them.
 template <kv::Store S>
 void read_back(const S& store, Matrix& keys, Matrix& values) {
   const kv::Geometry& geometry = store.geometry();
@@ -77,8 +77,8 @@ struct Case {
   }
 
   // Scores of up to `score` are off by the roundings of a dot product, and so is the exponent of
-  // every weight; values in [-1, 1] add one rounding a key, and outputs another few. Keys in whole
-  // numbers meet a query whose numbers are off by half a step of 1 / 32767 of the largest of them.
+  // every weight; values in [-1, 1] add one rounding a key, and outputs another few. Integer
+  // keys meet a quantised query, whose elements are off by half a step of 1 / 32767 of the largest.
   double bound(double score = 0) const {
     const double largest = score + scale * static_cast<double>(shape.key_dim);
     const double step = codec::IntegerCodec<K> ? 1.0 / 32767 : 0.0;
@@ -169,25 +169,25 @@ TYPED_TEST(AttendReference, MatchesTheReferenceForEveryWindow) {
 }
 
 // Keys in one format and values in another.
-template <class Pair>
-class AttendPairs : public testing::Test {};
-using AttendedPairs =
+template <class Formats>
+class AttendFormats : public testing::Test {};
+using KeyValueFormats =
     testing::Types<trial::Formats<codec::F16, codec::Int8>, trial::Formats<codec::F16, codec::Int4>,
                    trial::Formats<codec::Int8, codec::F16>,
                    trial::Formats<codec::Int8, codec::Int4>>;
-TYPED_TEST_SUITE(AttendPairs, AttendedPairs);
+TYPED_TEST_SUITE(AttendFormats, KeyValueFormats);
 
-TYPED_TEST(AttendPairs, MatchTheReference) {
-  using PairCase = Case<typename TypeParam::Keys, typename TypeParam::Values>;
+TYPED_TEST(AttendFormats, MatchTheReference) {
+  using FormatCase = Case<typename TypeParam::Keys, typename TypeParam::Values>;
   for (Index key_dim : {1, 7, 33, 65, 128}) {
     for (Index value_dim : {5, 16, 33, 81, 128}) {
       SCOPED_TRACE(testing::Message() << "keys of " << key_dim << ", values of " << value_dim);
-      PairCase({.key_dim = key_dim, .value_dim = value_dim}, 20, 4).expect_causal_reference();
+      FormatCase({.key_dim = key_dim, .value_dim = value_dim}, 20, 4).expect_causal_reference();
     }
   }
   for (Index past : {0, 60, 1020}) {
     SCOPED_TRACE(testing::Message() << "seven rows behind " << past);
-    PairCase({.heads = 3, .kv_heads = 1, .key_dim = 40, .value_dim = 70}, past, 7)
+    FormatCase({.heads = 3, .kv_heads = 1, .key_dim = 40, .value_dim = 70}, past, 7)
         .expect_causal_reference();
   }
 }
@@ -262,8 +262,8 @@ TYPED_TEST(Attend, OfRowsThatSeeNothingIsZeroAndMinusInfinity) {
   }
 }
 
-// No number is not the same as no key, wherever it stands among the tiles.
-TYPED_TEST(Attend, OfScoresThatAreNoNumbersIsNone) {
+// A NaN score is not the same as an unseen key, wherever it stands among the tiles.
+TYPED_TEST(Attend, OfNaNScoresIsNaN) {
   for (const Index queries : {1, 7}) {
     for (const Index keys : {5, 64, 200, 1100}) {
       Case<TypeParam> trial({}, keys, queries);
@@ -285,7 +285,7 @@ TYPED_TEST(Attend, OfOneKeyIsItsValue) {
   EXPECT_EQ(std::vector<float>(result.output.begin() + 21, result.output.end()), value);
 }
 
-// Later maxima rescale what was summed before; earlier ones make it vanish.
+// A later maximum rescales the earlier sum; after an early one later terms vanish.
 TYPED_TEST(Attend, FollowsAMaximumThatMovesFromTileToTile) {
   for (const double slope : {0.5, -0.5}) {
     Case<TypeParam> trial({.heads = 1, .kv_heads = 1, .key_dim = 2, .value_dim = 3}, 299, 1);
@@ -301,7 +301,7 @@ TYPED_TEST(Attend, FollowsAMaximumThatMovesFromTileToTile) {
 }
 
 // Rows of queries and of output further apart than they are wide, and no log-sum-exp.
-TYPED_TEST(Attend, KeepsToItsStridesAndNeedsNoLogSumExp) {
+TYPED_TEST(Attend, FollowsItsStridesAndNeedsNoLogSumExp) {
   const Case<TypeParam> trial({}, 10, 5);
   const trial::Attended expected =
       trial::attend(trial.store, 10, trial.queries, 4, trial.scale, Causal{});
@@ -327,12 +327,12 @@ TYPED_TEST(Attend, KeepsToItsStridesAndNeedsNoLogSumExp) {
   }
 }
 
-// Segments are spread over workers as far as the scratch has places for them, and no further.
+// Segments are spread over as many workers as the scratch has slots for.
 TEST(AttendScratch, TakesAContextLongerThanItWasMadeFor) {
   constexpr Index kSegments = 9;
   const Index keys = kSegments * attention::kSegmentKeys;
-  const reference::Matrix numbers = noisy_rows(keys, 4, 1);
-  const auto store = trial::store_of(1, numbers, numbers, keys);
+  const reference::Matrix rows = noisy_rows(keys, 4, 1);
+  const auto store = trial::store_of(1, rows, rows, keys);
   const std::vector<float> query = {1.0f, -1.0f, 0.5f, 2.0f};
   const attention::Problem problem = {.heads = 1, .query_stride = 4, .out_stride = 4};
   std::vector<std::vector<float>> outs;
@@ -349,12 +349,12 @@ TEST(AttendScratch, TakesAContextLongerThanItWasMadeFor) {
   EXPECT_TRUE(trial::same_bits(outs[0], outs[1]));
 }
 
-// Every place is as large as it is said to be, and no two share a number.
-TEST(AttendScratch, GivesEveryWorkerPlacesOfItsOwn) {
+// Every buffer of a worker has its documented size, and no two overlap.
+TEST(AttendScratch, GivesEveryWorkerBuffersOfItsOwn) {
   constexpr Index kQueries = 96;
   static_assert(attention::tile_rows(3) * 3 == kQueries);
   attention::Scratch scratch({1, 2, 5, 17}, 6, 3, 1, 64);
-  const auto for_places = [&](auto&& f) {
+  const auto for_buffers = [&](auto&& f) {
     for (Index at = 0; at < 3; ++at) {
       const attention::Scratch::Worker worker = scratch.worker(at);
       const auto name = static_cast<int>(at) * 100;
@@ -371,15 +371,15 @@ TEST(AttendScratch, GivesEveryWorkerPlacesOfItsOwn) {
       f(&worker.totals[kQueries - 1].maximum, 1, static_cast<float>(name + 10));
     }
   };
-  for_places([](auto* place, Index count, auto number) { std::fill_n(place, count, number); });
-  for_places([](const auto* place, Index count, auto number) {
-    EXPECT_EQ(std::count(place, place + count, number), count);
+  for_buffers([](auto* buffer, Index count, auto number) { std::fill_n(buffer, count, number); });
+  for_buffers([](const auto* buffer, Index count, auto number) {
+    EXPECT_EQ(std::count(buffer, buffer + count, number), count);
   });
 }
 
 TEST(AttendScratch, IsRefusedForAnotherProblem) {
-  const reference::Matrix numbers = noisy_rows(8, 4, 1);
-  const auto store = trial::store_of(1, numbers, numbers, 8);
+  const reference::Matrix rows = noisy_rows(8, 4, 1);
+  const auto store = trial::store_of(1, rows, rows, 8);
   const std::vector<float> query(8);
   std::vector<float> out(8);
   const attention::Sequence<kv::Contiguous<codec::F32>> sequence = {&store, 7, 1, query.data(),

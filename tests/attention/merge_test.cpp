@@ -53,7 +53,7 @@ bool same_bits(const Part& a, const Part& b) {
          std::memcmp(a.values.data(), b.values.data(), 2 * sizeof(float)) == 0;
 }
 
-TEST(Merge, APartThatIsNoNumberMakesTheWholeNone) {
+TEST(Merge, ANaNPartMakesTheWholeNaN) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   for (const Part& other : {Part{}, one_key(0.5f, 2.0f)}) {
     const Part lost = {{nan, nan}, {nan, nan}};

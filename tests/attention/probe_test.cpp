@@ -119,8 +119,8 @@ TEST(Probe, AWindowHoldsTheRowItselfAndThoseBeforeIt) {
   }
 }
 
-// The next `rows` rows of a ring: what each sees, where a slot stands for all positions that are
-// its number modulo 64.
+// The next `rows` rows of a ring and what each sees; slot s stands for all positions equal to s
+// modulo 64.
 std::vector<Set> next_in_ring(kv::Ring<codec::F32>& ring, Index rows, Position window) {
   const Position first = ring.end();
   const Matrix keys = noisy(rows, kKeyDim, 99 + static_cast<std::uint64_t>(first));
@@ -143,8 +143,8 @@ std::vector<Set> next_in_ring(kv::Ring<codec::F32>& ring, Index rows, Position w
   return seen_by(result);
 }
 
-// However tokens come, each row of a ring sees its window, whole: what is written over is not
-// needed any more. Panels of 16 tokens are larger than the first windows.
+// In whatever steps tokens come, each row of a ring sees its whole window: only rows that no window
+// needs are overwritten. Panels of 16 tokens are larger than the first windows.
 TEST(Probe, RowsOfARingSeeTheirWindowHoweverTheyCome) {
   const std::vector<std::vector<Index>> cuts = {{1},
                                                 {3},
@@ -185,7 +185,7 @@ TEST(Probe, BidirectionalRowsSeeEveryKeyGiven) {
   for (const Set& set : probe(store, 0, 3, Bidirectional{70})) EXPECT_EQ(set, from_to(0, 70));
 }
 
-// The position of row 0 says how queries and keys are aligned; no shape is guessed from.
+// The position of row 0 says how queries and keys are aligned; shapes do not.
 TEST(Probe, FewerRowsThanKeysAreAlignedByTheFirstPosition) {
   const auto five = probe_store(5, 8);
   EXPECT_EQ(probe(five, 3, 2, Causal{}), (std::vector<Set>{from_to(0, 4), from_to(0, 5)}));
@@ -269,7 +269,7 @@ void expect_large_scores_exact() {
   EXPECT_NEAR(result.log_sum_exp[0] / (larger + std::log1p(std::exp(-1.060660))), 1, 2e-6);
 }
 
-TEST(Probe, ProductsBeyondHalfPrecisionKeepTheirDifference) {
+TEST(Probe, ProductsBeyondHalfPrecisionAreToldApart) {
   expect_large_scores_exact<codec::F32>();
   expect_large_scores_exact<codec::BF16>();
   expect_large_scores_exact<codec::F16>();

@@ -1,6 +1,5 @@
-// tests/attention/query_tile_test.cpp - queries in whole numbers: how near they are, that no sum
-// leaves 32 bits, and that scores of one query are the same bits alone and among others, whoever
-// computes them.
+// tests/attention/query_tile_test.cpp - quantised queries: how near they are, that no sum leaves
+// 32 bits, and that scores of one query have the same bits alone and among others, on any worker.
 #include <decant/attention/query_tile.hpp>
 
 #include "attention/run.hpp"
@@ -30,7 +29,7 @@ using codec::Int8;
 
 struct Quantised {
   float scale = 0;
-  std::vector<std::int32_t> whole;  // all that the pairs hold
+  std::vector<std::int32_t> elements;  // all
 };
 
 // As row `r` of a tile of three.
@@ -43,8 +42,8 @@ Quantised quantise(const std::vector<float>& row, Index largest, Index r = 1) {
       EXPECT_EQ(tile[at], -1) << "another row's";
       continue;
     }
-    result.whole.push_back(static_cast<std::int16_t>(tile[at]));
-    result.whole.push_back(static_cast<std::int16_t>(tile[at] >> 16));
+    result.elements.push_back(static_cast<std::int16_t>(tile[at]));
+    result.elements.push_back(static_cast<std::int16_t>(tile[at] >> 16));
   }
   return result;
 }
@@ -57,23 +56,23 @@ TEST(QueryTile, IsOffByHalfAStepAtMost) {
       for (Index largest : {100, 32767}) {
         const Quantised result = quantise(row, largest);
         for (std::size_t k = 0; k < row.size(); ++k) {
-          EXPECT_LE(std::abs(result.whole[k]), largest);
-          EXPECT_NEAR(result.whole[k] * double{result.scale}, double{row[k]},
+          EXPECT_LE(std::abs(result.elements[k]), largest);
+          EXPECT_NEAR(result.elements[k] * double{result.scale}, double{row[k]},
                       double{result.scale} * (0.5 + 1e-6 * static_cast<double>(largest)));
         }
         if (count % 2 == 1) {
-          EXPECT_EQ(result.whole.back(), 0);
+          EXPECT_EQ(result.elements.back(), 0);
         }
       }
     }
   }
 }
 
-TEST(QueryTile, OfZerosIsZeroAndOfWhatIsNoNumberNone) {
+TEST(QueryTile, OfZerosIsZeroAndOfNaNIsNaN) {
   for (float nothing : {0.0f, -0.0f, 1e-40f}) {
     const Quantised result = quantise({nothing, nothing, nothing}, 32767);
     EXPECT_EQ(result.scale, 0.0f);
-    EXPECT_EQ(result.whole, std::vector<std::int32_t>(4));
+    EXPECT_EQ(result.elements, std::vector<std::int32_t>(4));
   }
   const float infinite = std::numeric_limits<float>::infinity();
   for (float odd : {infinite, -infinite, std::numeric_limits<float>::quiet_NaN()}) {
@@ -88,7 +87,7 @@ TEST(QueryTile, OfZerosIsZeroAndOfWhatIsNoNumberNone) {
 TEST(QueryTile, LeavesRoomForEverySum) {
   EXPECT_EQ(largest_of_query<Int8>(64), 32767);
   EXPECT_EQ(largest_of_query<Int8>(512), 32767);
-  EXPECT_EQ(largest_of_query<Int4>(100'000), 32767);  // a sum for every 32 numbers
+  EXPECT_EQ(largest_of_query<Int4>(100'000), 32767);  // a sum for every 32 elements
   for (Index key_dim : {1, 32, 512, 513, 576, 4096, 60'000}) {
     const Index largest = largest_of_query<Int8>(key_dim);
     EXPECT_GE(largest, 1);
@@ -125,16 +124,16 @@ TYPED_TEST(QueryTiles, GiveARowTheSameBitsAloneAndAmongOthers) {
       reference::Matrix one(1, all.columns);
       std::ranges::copy(all.row(row), one.cells.begin());
       const auto alone = trial::attend(store, 77 + row, one, 3, 0.3, attention::Causal{});
-      const auto width = static_cast<std::size_t>(3 * 40);
+      const auto size = static_cast<std::size_t>(3 * 40);
       EXPECT_TRUE(trial::same_bits(
-          std::span(together.output).subspan(static_cast<std::size_t>(row) * width, width),
+          std::span(together.output).subspan(static_cast<std::size_t>(row) * size, size),
           std::span(alone.output)));
     }
   }
 }
 
-// Number 33 of head 1 of row 5 is none: that head has no numbers there, all else keeps its bits.
-TYPED_TEST(QueryTiles, OfWhatIsNoNumberMakeTheirOwnScoresNone) {
+// Element 33 of head 1 of row 5 is NaN: the outputs of that head are NaN, all others unchanged.
+TYPED_TEST(QueryTiles, OfNaNMakeTheirOwnScoresNaN) {
   const auto keys = trial::noisy_rows(90, 40, 1);
   const auto values = trial::noisy_rows(90, 40, 2);
   const auto store = trial::store_of<TypeParam>(1, keys, values, 100);
@@ -155,7 +154,7 @@ TYPED_TEST(QueryTiles, OfWhatIsNoNumberMakeTheirOwnScoresNone) {
   }
 }
 
-// A lone row's segments go to different workers, each of which lays out the queries again.
+// A lone row's segments go to different workers, each of which quantises the queries again.
 TYPED_TEST(QueryTiles, GiveTheSameBitsOnEveryNumberOfWorkers) {
   const auto keys = trial::noisy_rows(2200, 2 * 33, 1);
   const auto values = trial::noisy_rows(2200, 2 * 20, 2);
@@ -177,7 +176,7 @@ TYPED_TEST(QueryTiles, GiveTheSameBitsOnEveryNumberOfWorkers) {
 // A sum over the bits of all outputs (FNV-1a, by words).
 template <class C>
 std::uint64_t bits_of_attention() {
-  const auto keys = trial::noisy_rows(1100, 2 * 65, 1);  // beyond a segment
+  const auto keys = trial::noisy_rows(1100, 2 * 65, 1);  // longer than a segment
   const auto values = trial::noisy_rows(1100, 2 * 40, 2);
   const auto store = trial::store_of<C>(2, keys, values, 1100);
   const auto queries = trial::noisy_rows(30, 6 * 65, 3);
@@ -188,7 +187,7 @@ std::uint64_t bits_of_attention() {
   return sum;
 }
 
-// As builds for AVX2 and for AVX-512, with and without products of pairs, gave them.
+// As builds for AVX2 and for AVX-512, with and without int16 dot products, gave them.
 TEST(QueryTile, GivesTheSameBitsOnEveryMachine) {
 #if !defined(__FMA__) && !defined(__ARM_FEATURE_FMA)
   GTEST_SKIP() << "this build does not fuse multiply-adds";

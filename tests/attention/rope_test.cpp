@@ -23,7 +23,7 @@ using attention::Llama3Scaling;
 using attention::Pairing;
 using attention::Rope;
 
-std::vector<float> turned(std::vector<float> head, const Rope& rope, Position position) {
+std::vector<float> rotated(std::vector<float> head, const Rope& rope, Position position) {
   const auto frequencies = attention::frequencies(rope, std::ssize(head));
   std::vector<float> cosines(frequencies.size());
   std::vector<float> sines(frequencies.size());
@@ -62,7 +62,7 @@ bool names(const std::string& text, const char* what) {
   return text.find(what) != std::string::npos;
 }
 
-TEST(Rope, TurnsLikeTheReferenceInEveryVariant) {
+TEST(Rope, RotatesLikeTheReferenceInEveryVariant) {
   const std::vector<attention::Scaling> scalings = {attention::Unscaled{}, LinearScaling{8},
                                                     Llama3Scaling{8, 1, 4, 64}};
   std::uint64_t seed = 0;
@@ -73,7 +73,7 @@ TEST(Rope, TurnsLikeTheReferenceInEveryVariant) {
         for (Position position : {0, 1, 2, 17, 511, 4095, 131071}) {
           const Rope rope{rotary_dim, 10000.0, pairing, scaling};
           const auto head = random_head(head_dim, seed += 1000);
-          EXPECT_LE(reference::max_difference(turned(head, rope, position),
+          EXPECT_LE(reference::max_difference(rotated(head, rope, position),
                                               reference_rotated(head, rope, position)),
                     4e-7)
               << head_dim << "/" << rotary_dim << " at " << position;
@@ -118,22 +118,22 @@ TEST(Rope, Llama3ScalingOfAHeadOf64) {
 
 TEST(Rope, LinearScalingDividesThePosition) {
   const auto head = random_head(32, 7);
-  const auto scaled = turned(head, {0, 1e6, Pairing::half_split, LinearScaling{8}}, 1000);
-  EXPECT_LE(reference::max_difference(scaled, turned(head, {0, 1e6}, 125)), 4e-7);
+  const auto scaled = rotated(head, {0, 1e6, Pairing::half_split, LinearScaling{8}}, 1000);
+  EXPECT_LE(reference::max_difference(scaled, rotated(head, {0, 1e6}, 125)), 4e-7);
 }
 
-TEST(Rope, PartialRotationDividesTheExponentByWhatTurns) {
+TEST(Rope, PartialRotationDividesTheExponentByRotaryDim) {
   const auto frequencies = attention::frequencies({64, 1e4}, 256);
   ASSERT_EQ(frequencies.size(), 32u);
   EXPECT_NEAR(frequencies[1], 0.749894, 1e-6);
 }
 
-TEST(Rope, PartialRotationPairsWithinWhatTurns) {
+TEST(Rope, PartialRotationPairsWithinRotaryDim) {
   for (std::size_t channel = 0; channel < 256; ++channel) {
     std::vector<float> unit(256, 0.0f);
     unit[channel] = 1.0f;
-    const auto split = turned(unit, {64, 1e4, Pairing::half_split}, 1);
-    const auto woven = turned(unit, {64, 1e4, Pairing::interleaved}, 1);
+    const auto split = rotated(unit, {64, 1e4, Pairing::half_split}, 1);
+    const auto woven = rotated(unit, {64, 1e4, Pairing::interleaved}, 1);
     if (channel >= 64) {
       EXPECT_EQ(std::memcmp(split.data(), unit.data(), 256 * sizeof(float)), 0) << channel;
       EXPECT_EQ(std::memcmp(woven.data(), unit.data(), 256 * sizeof(float)), 0) << channel;
@@ -146,31 +146,31 @@ TEST(Rope, PartialRotationPairsWithinWhatTurns) {
   }
 }
 
-TEST(Rope, ChannelsThatDoNotTurnKeepTheirBits) {
+TEST(Rope, ChannelsThatAreNotRotatedAreUnchanged) {
   auto head = random_head(80, 3);
   head[40] = std::numeric_limits<float>::quiet_NaN();
   head[41] = -0.0f;
-  const auto result = turned(head, {32, 1e4}, 12345);
+  const auto result = rotated(head, {32, 1e4}, 12345);
   EXPECT_EQ(std::memcmp(result.data() + 32, head.data() + 32, 48 * sizeof(float)), 0);
 }
 
 TEST(Rope, PositionZeroChangesNothing) {
   const auto head = random_head(64, 5);
-  EXPECT_EQ(turned(head, {}, 0), head);
+  EXPECT_EQ(rotated(head, {}, 0), head);
 }
 
 TEST(Rope, ScoresDependOnTheDistanceOnly) {
   const auto query = random_head(64, 11);
   const auto key = random_head(64, 1011);
-  const double near = score(turned(query, {}, 5), turned(key, {}, 2));
-  const double far = score(turned(query, {}, 100005), turned(key, {}, 100002));
+  const double near = score(rotated(query, {}, 5), rotated(key, {}, 2));
+  const double far = score(rotated(query, {}, 100005), rotated(key, {}, 100002));
   EXPECT_NEAR(near, far, 2e-5);
 }
 
 TEST(Rope, AFarPositionIsAsExactAsANearOne) {
   const std::vector<float> unit = {1.0f, 0.0f};
   for (Position position : {Position{1}, Position{1'000'003}, (Position{1} << 33) + 1}) {
-    const auto result = turned(unit, {}, position);
+    const auto result = rotated(unit, {}, position);
     const auto angle = static_cast<long double>(position);
     EXPECT_NEAR(result[0], static_cast<double>(std::cos(angle)), 1e-7) << position;
     EXPECT_NEAR(result[1], static_cast<double>(std::sin(angle)), 1e-7) << position;
@@ -186,12 +186,12 @@ TEST(Rope, InterleavedOnPermutedRowsEqualsHalfSplit) {
     return result;
   };
   const Rope woven{0, 1e4, Pairing::interleaved};
-  EXPECT_NEAR(score(turned(query, {}, 9), turned(key, {}, 4)),
-              score(turned(permuted(query), woven, 9), turned(permuted(key), woven, 4)), 1e-6);
-  EXPECT_EQ(permuted(turned(query, {}, 9)), turned(permuted(query), woven, 9));
+  EXPECT_NEAR(score(rotated(query, {}, 9), rotated(key, {}, 4)),
+              score(rotated(permuted(query), woven, 9), rotated(permuted(key), woven, 4)), 1e-6);
+  EXPECT_EQ(permuted(rotated(query, {}, 9)), rotated(permuted(query), woven, 9));
 }
 
-TEST(Rope, RefusesWhatCannotTurn) {
+TEST(Rope, RefusesInvalidRotations) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   EXPECT_EQ(refusal({}, 8), "");
   EXPECT_TRUE(names(refusal({}, 15), "rotary_dim 15"));
@@ -211,7 +211,7 @@ TEST(Rope, RefusesWhatCannotTurn) {
   EXPECT_TRUE(names(scaled(Llama3Scaling{8, 1, 4, 0}), "original positions"));
 }
 
-TEST(Rope, RefusesToTurnMoreThanTheHead) {
+TEST(Rope, RefusesToRotateMoreThanTheHead) {
   std::vector<float> head(6, 1.0f);
   const std::vector<float> four(4, 1.0f);
   const std::vector<float> two(2, 1.0f);

@@ -18,7 +18,7 @@
 
 namespace decant::trial {
 
-// Numbers in [-1, 1) that f32 holds.
+// Values in [-1, 1) that f32 holds exactly.
 inline reference::Matrix noisy_rows(Index rows, Index columns, std::uint64_t seed) {
   reference::Matrix result(rows, columns);
   std::ranges::copy(noisy(rows * columns, seed), result.cells.begin());

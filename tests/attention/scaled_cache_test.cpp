@@ -1,5 +1,5 @@
-// tests/attention/scaled_cache_test.cpp - what one scale for a row costs where one number is far
-// above the others, that 16 bits do not have that cost, and rows of zeros or of what is no number.
+// tests/attention/scaled_cache_test.cpp - the error of one scale for a row if one element is far
+// above the others, that 16-bit formats do not have it, and rows of zeros or NaN.
 #include "attention/run.hpp"
 
 #include <decant/codec/scaled.hpp>
@@ -29,19 +29,19 @@ double first_weight() {
   return trial::attend(store, 1, query, 1, 1 / std::sqrt(32.0), attention::Causal{}).output[0];
 }
 
-TEST(ScaledCache, LosesWhatIsSmallBesideOneLargeNumberOfItsRow) {
+TEST(ScaledCache, LosesSmallElementsBesideALargeOne) {
   EXPECT_EQ(first_weight<codec::Int8>(), 0.5);  // a step of 100 / 127 rounds both to zero
   EXPECT_EQ(first_weight<codec::Int4>(), 0.5);  // and so does one of 100 / 7
   EXPECT_NEAR(first_weight<codec::F32>(), 0.742817, 1e-5);
   EXPECT_NEAR(first_weight<codec::BF16>(), 0.742817, 0.02);
   EXPECT_NEAR(first_weight<codec::F16>(), 0.742817, 1e-3);
   EXPECT_NEAR(first_weight<codec::FP8E4M3>(), 0.742817,
-              0.02);  // steps as fine as numbers are small
+              0.02);  // small values have small steps
   EXPECT_NEAR(first_weight<codec::FP8E5M2>(), 0.742817, 0.05);
 }
 
 // So keys of such a model have 16 bits, and its values may have fewer.
-TEST(ScaledCache, KeepsThemWhereKeysAloneHave16Bits) {
+TEST(ScaledCache, HasThemIfKeysAloneHave16Bits) {
   EXPECT_NEAR((first_weight<codec::F16, codec::Int8>()), 0.742817, 1e-3);
   EXPECT_NEAR((first_weight<codec::F16, codec::Int4>()), 0.742817, 1e-3);
   EXPECT_EQ((first_weight<codec::Int8, codec::F16>()), 0.5);
@@ -61,8 +61,8 @@ TEST(ScaledCache, TakesLargeScores) {
   EXPECT_NEAR(weight(codec::Int4{}), 0.5, 1e-6);
 }
 
-// A group of 32 beside one with a large number keeps its bits.
-TEST(ScaledCache, InFourBitsLosesTheGroupOfALargeNumberAlone) {
+// A group of 32 is unchanged by a large element in another.
+TEST(ScaledCache, InFourBitsLosesOnlyTheGroupOfALargeElement) {
   std::vector<float> row(64);
   for (std::size_t i = 0; i < row.size(); ++i) row[i] = 0.1f * static_cast<float>(i % 7) - 0.3f;
   row[5] = 100;
@@ -90,8 +90,9 @@ class ScaledRows : public testing::Test {};
 using ScaledCodecs = testing::Types<codec::Int8, codec::Int4, codec::FP8E4M3, codec::FP8E5M2>;
 TYPED_TEST_SUITE(ScaledRows, ScaledCodecs);
 
-// Of 70 keys, number 7 is odd: the row at 40 sees it, and the row at 60 with a window of 50 not.
-TYPED_TEST(ScaledRows, OfWhatIsNoNumberMakeThoseThatSeeThemNone) {
+// Of 70 keys, key 7 is not finite: the row at 40 sees it, the row at 60 with a window of 50 does
+// not.
+TYPED_TEST(ScaledRows, OfNaNMakeTheRowsThatSeeThemNaN) {
   for (const double odd : {HUGE_VAL, -HUGE_VAL, std::nan("")}) {
     for (const bool in_key : {true, false}) {
       reference::Matrix keys = trial::noisy_rows(70, 40, 1);

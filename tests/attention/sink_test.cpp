@@ -1,4 +1,5 @@
-// tests/attention/sink_test.cpp - a score of its own for every head, which takes weight once a row.
+// tests/attention/sink_test.cpp - learned sinks: a score for every head that takes weight once a
+// row.
 #include "attention/run.hpp"
 #include "law/bits.hpp"
 #include "reference/attention.hpp"
@@ -110,7 +111,7 @@ TEST(Sink, CountsOnceWhereverKeysAreCut) {
   }
 }
 
-TEST(Sink, ThatIsNoNumberMakesTheRowNone) {
+TEST(Sink, OfNaNMakesTheRowNaN) {
   const std::vector<float> nan(4, std::numeric_limits<float>::quiet_NaN());
   for (Position past : {20, -7}) {  // the rows of the second see no key
     const auto store = trial::store_of(2, noisy_rows(27, 32, 1), noisy_rows(27, 32, 2), 27);

@@ -1,4 +1,4 @@
-// tests/codec/block_test.cpp - blocks of 32 weights: layout, rounding, extremes, what is no number.
+// tests/codec/block_test.cpp - blocks of 32 weights: layout, rounding, extremes, NaN.
 #include <decant/codec/block.hpp>
 
 #include "law/bits.hpp"
@@ -20,56 +20,56 @@ class Blocks : public testing::Test {};
 using Codecs = testing::Types<Q8_0, Q4_0>;
 TYPED_TEST_SUITE(Blocks, Codecs);
 
-using Numbers = std::array<float, 32>;
+using Values = std::array<float, 32>;
 
-Numbers numbers_of(std::uint64_t seed, double scale = 1.0) {
+Values values_of(std::uint64_t seed, double scale = 1.0) {
   const std::vector<float> noise = trial::noisy(32, seed, scale);
-  Numbers numbers;
-  std::copy(noise.begin(), noise.end(), numbers.begin());
-  return numbers;
+  Values values;
+  std::copy(noise.begin(), noise.end(), values.begin());
+  return values;
 }
 
 template <class Q>
-Numbers loaded(const typename Q::Block& block) {
-  Numbers numbers;
-  codec::load<Q>(block, numbers);
-  return numbers;
+Values loaded(const typename Q::Block& block) {
+  Values values;
+  codec::load<Q>(block, values);
+  return values;
 }
 
 // Half a step of the scale; the scale itself is rounded to 11 bits; and q4_0 has no +8.
-TYPED_TEST(Blocks, KeepWeightsWithinTheirStep) {
+TYPED_TEST(Blocks, HoldWeightsWithinTheirStep) {
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
-    const Numbers numbers = numbers_of(seed, std::exp2(static_cast<double>(seed % 12) - 8));
-    const auto block = TypeParam::quantise(numbers);
-    const Numbers found = loaded<TypeParam>(block);
+    const Values values = values_of(seed, std::exp2(static_cast<double>(seed % 12) - 8));
+    const auto block = TypeParam::quantise(values);
+    const Values found = loaded<TypeParam>(block);
     float largest = 0;
-    for (float number : numbers) largest = std::max(largest, std::abs(number));
+    for (float value : values) largest = std::max(largest, std::abs(value));
     const float step = largest / (TypeParam::kBits == 8 ? 127.0f : 8.0f);
     for (std::size_t i = 0; i < 32; ++i) {
       const bool cut =
           TypeParam::kBits == 4 && TypeParam::number(block, static_cast<Index>(i)) == 7;
       const float bound = step * (cut ? 1.0f : 0.5f) + largest * 0x1p-10f;  // 8 does not exist
-      EXPECT_NEAR(found[i], numbers[i], bound) << i;
+      EXPECT_NEAR(found[i], values[i], bound) << i;
     }
   }
 }
 
 TYPED_TEST(Blocks, OfZerosAreZeros) {
-  for (float number : loaded<TypeParam>(TypeParam::quantise(Numbers{}))) EXPECT_EQ(number, 0.0f);
+  for (float value : loaded<TypeParam>(TypeParam::quantise(Values{}))) EXPECT_EQ(value, 0.0f);
 }
 
-TYPED_TEST(Blocks, WithWhatIsNoNumberAreNone) {
+TYPED_TEST(Blocks, WithANaNAreNaN) {
   for (const float bad : {trial::kNaN, trial::kInfinity, -trial::kInfinity}) {
-    Numbers numbers = numbers_of(7);
-    numbers[19] = bad;
-    for (float number : loaded<TypeParam>(TypeParam::quantise(numbers))) {
-      EXPECT_TRUE(std::isnan(number));
+    Values values = values_of(7);
+    values[19] = bad;
+    for (float value : loaded<TypeParam>(TypeParam::quantise(values))) {
+      EXPECT_TRUE(std::isnan(value));
     }
   }
 }
 
 TYPED_TEST(Blocks, ArePackedWithoutLoss) {
-  const auto block = TypeParam::quantise(numbers_of(3));
+  const auto block = TypeParam::quantise(values_of(3));
   const auto again = TypeParam::unpacked(TypeParam::packed(block));
   for (Index i = 0; i < 32; ++i) {
     EXPECT_EQ(TypeParam::number(again, i), TypeParam::number(block, i)) << i;
@@ -84,7 +84,7 @@ TEST(BlockLayout, OfQ8IsAScaleAndSignedBytes) {
   bytes[33] = 0x80;
   Q8_0::Block block;
   std::memcpy(&block, bytes.data(), 34);
-  const Numbers found = loaded<Q8_0>(block);
+  const Values found = loaded<Q8_0>(block);
   EXPECT_EQ(found[0], 2.0f);
   EXPECT_EQ(found[1], -2.0f);
   EXPECT_EQ(found[31], -256.0f);
@@ -96,7 +96,7 @@ TEST(BlockLayout, OfQ4IsAScaleAndHalvesSixteenApart) {
   bytes[17] = 0x19;
   Q4_0::Block block;
   std::memcpy(&block, bytes.data(), 18);
-  const Numbers found = loaded<Q4_0>(block);
+  const Values found = loaded<Q4_0>(block);
   EXPECT_EQ(found[0], -16.0f);
   EXPECT_EQ(found[16], 14.0f);
   EXPECT_EQ(found[15], 2.0f);
@@ -105,12 +105,12 @@ TEST(BlockLayout, OfQ4IsAScaleAndHalvesSixteenApart) {
 }
 
 TEST(BlockRounding, OfQ8IsToTheNearestAwayFromZero) {
-  Numbers numbers{};
-  numbers[0] = 127.0f;
-  numbers[1] = 2.5f;
-  numbers[2] = -2.5f;
-  numbers[3] = 2.4f;
-  const auto block = Q8_0::quantise(numbers);
+  Values values{};
+  values[0] = 127.0f;
+  values[1] = 2.5f;
+  values[2] = -2.5f;
+  values[3] = 2.4f;
+  const auto block = Q8_0::quantise(values);
   EXPECT_EQ(Q8_0::number(block, 0), 127);
   EXPECT_EQ(Q8_0::number(block, 1), 3);
   EXPECT_EQ(Q8_0::number(block, 2), -3);
@@ -118,11 +118,11 @@ TEST(BlockRounding, OfQ8IsToTheNearestAwayFromZero) {
 }
 
 TEST(BlockRounding, OfQ4MakesTheLargestMinusEight) {
-  Numbers numbers{};
-  numbers[0] = 4.0f;
-  numbers[1] = -4.0f;
-  numbers[2] = 0.26f;
-  const auto block = Q4_0::quantise(numbers);
+  Values values{};
+  values[0] = 4.0f;
+  values[1] = -4.0f;
+  values[2] = 0.26f;
+  const auto block = Q4_0::quantise(values);
   EXPECT_EQ(Q4_0::number(block, 0), -8);
   EXPECT_EQ(Q4_0::number(block, 1), 7);  // 8 does not exist
   EXPECT_EQ(Q4_0::number(block, 2), -1);

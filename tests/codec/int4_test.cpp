@@ -1,4 +1,4 @@
-// tests/codec/int4_test.cpp - two numbers a byte: every byte, and what is rounded to it.
+// tests/codec/int4_test.cpp - two values a byte: every byte, and how values are rounded.
 #include <decant/codec/int4.hpp>
 #include <decant/codec/scaled.hpp>
 
@@ -37,19 +37,19 @@ TEST(Int4, WidensAsItLoads) {
   }
 }
 
-TEST(Int4, StoresTheNearestNumberTiesToEven) {
-  const auto stored = [](float number) { return Int4::load(Int4::store(0.0f, number), 1); };
+TEST(Int4, StoresTheNearestValueTiesToEven) {
+  const auto stored = [](float value) { return Int4::load(Int4::store(0.0f, value), 1); };
   for (int step = -14; step <= 14; ++step) {  // in halves
-    const float number = static_cast<float>(step) / 2;
-    EXPECT_EQ(stored(number), std::nearbyint(number)) << number;
-    EXPECT_EQ(stored(std::nextafter(number, 1e9f)), std::floor(number + 0.5f)) << number;
+    const float value = static_cast<float>(step) / 2;
+    EXPECT_EQ(stored(value), std::nearbyint(value)) << value;
+    EXPECT_EQ(stored(std::nextafter(value, 1e9f)), std::floor(value + 0.5f)) << value;
   }
   EXPECT_EQ(stored(100.0f), 7.0f);
   EXPECT_EQ(stored(-100.0f), -7.0f);
-  EXPECT_EQ(stored(std::numeric_limits<float>::quiet_NaN()), 0.0f);  // its scale is no number
+  EXPECT_EQ(stored(std::numeric_limits<float>::quiet_NaN()), 0.0f);  // its scale is NaN
 }
 
-TEST(Int4, HasAScaleForEvery32NumbersOfARow) {
+TEST(Int4, HasAScaleForEvery32ElementsOfARow) {
   EXPECT_EQ(codec::scales_of_row<Int4>(1), 1);
   EXPECT_EQ(codec::scales_of_row<Int4>(32), 1);
   EXPECT_EQ(codec::scales_of_row<Int4>(33), 2);

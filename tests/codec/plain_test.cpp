@@ -29,7 +29,7 @@ template <class C>
 std::uint16_t bits_of(typename C::Cell cell) {
   return std::bit_cast<std::uint16_t>(cell);
 }
-std::uint32_t bits_of(float number) { return std::bit_cast<std::uint32_t>(number); }
+std::uint32_t bits_of(float value) { return std::bit_cast<std::uint32_t>(value); }
 
 template <class C>
 class SixteenBits : public testing::Test {};
@@ -39,9 +39,9 @@ TYPED_TEST_SUITE(SixteenBits, SixteenBitCodecs);
 TYPED_TEST(SixteenBits, StoringWhatWasLoadedGivesTheCellAgain) {
   using C = TypeParam;
   for (std::uint32_t bits = 0; bits < 65536; ++bits) {
-    const float number = C::load(cell_of<C>(bits));
-    const auto again = C::store(number);
-    if (std::isnan(number)) {
+    const float value = C::load(cell_of<C>(bits));
+    const auto again = C::store(value);
+    if (std::isnan(value)) {
       EXPECT_TRUE(std::isnan(C::load(again))) << bits;
     } else {
       EXPECT_EQ(bits_of<C>(again), bits);
@@ -89,19 +89,19 @@ TYPED_TEST(SixteenBits, RoundsToNearestAndTiesToEven) {
   }
 }
 
-TYPED_TEST(SixteenBits, NoNumberStaysNone) {
+TYPED_TEST(SixteenBits, NaNStaysNaN) {
   for (std::uint32_t bits : {0x7fc00000u, 0xffc00000u, 0x7f800001u, 0xff812345u, 0x7fffffffu}) {
     EXPECT_TRUE(std::isnan(TypeParam::load(TypeParam::store(std::bit_cast<float>(bits))))) << bits;
   }
 }
 
-TYPED_TEST(SixteenBits, InfinitiesAndZerosKeepTheirSign) {
-  for (float number : {kInfinity, -kInfinity, 0.0f, -0.0f}) {
-    EXPECT_EQ(bits_of(TypeParam::load(TypeParam::store(number))), bits_of(number));
+TYPED_TEST(SixteenBits, InfinitiesAndZerosHaveTheirSign) {
+  for (float value : {kInfinity, -kInfinity, 0.0f, -0.0f}) {
+    EXPECT_EQ(bits_of(TypeParam::load(TypeParam::store(value))), bits_of(value));
   }
 }
 
-// The first number that is nearer to the next power of two than to the largest finite cell.
+// The first value that is nearer to the next power of two than to the largest finite cell.
 TEST(HalfPrecision, OverflowsToInfinityFromHalfwayOn) {
   EXPECT_EQ(F16::load(F16::store(65504.0f)), 65504.0f);
   EXPECT_EQ(F16::load(F16::store(std::nextafter(65520.0f, 0.0f))), 65504.0f);
@@ -138,13 +138,13 @@ TEST(BrainFloat, HoldsSubnormals) {
 }
 
 TEST(SingleFloat, IsStoredAsItIs) {
-  for (float number : {0.0f, -0.0f, 1e-45f, -3.25f, kInfinity, kNaN}) {
-    EXPECT_EQ(bits_of(F32::load(F32::store(number))), bits_of(number));
+  for (float value : {0.0f, -0.0f, 1e-45f, -3.25f, kInfinity, kNaN}) {
+    EXPECT_EQ(bits_of(F32::load(F32::store(value))), bits_of(value));
   }
-  const std::vector<float> numbers = trial::noisy(16, 1);
+  const std::vector<float> values = trial::noisy(16, 1);
   std::vector<float> wide(16);
-  store(wide.data(), F32::widen<0>(numbers.data()));
-  EXPECT_EQ(wide, numbers);
+  store(wide.data(), F32::widen<0>(values.data()));
+  EXPECT_EQ(wide, values);
 }
 
 TEST(CodecType, IsFoundByNameAndVisitedByType) {

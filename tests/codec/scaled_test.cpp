@@ -16,7 +16,7 @@ using codec::FP8E4M3;
 using codec::FP8E5M2;
 using codec::Int8;
 
-// What a byte stands for, by the definition of its format, in units of the codec.
+// The value of a byte, by the definition of its format, in units of the codec.
 template <class C>
 double meant(int byte) {
   if (C::kType == codec::Type::int8) return static_cast<std::int8_t>(byte);
@@ -31,7 +31,7 @@ double meant(int byte) {
   return byte < 128 ? size : -size;
 }
 
-// Whether a byte stands for a number that store() gives.
+// Whether store() gives this byte for some value.
 template <class C>
 bool finite(int byte) {
   if (C::kType == codec::Type::int8) return byte != 128;
@@ -66,18 +66,18 @@ TYPED_TEST(Scaled, WidensAsItLoads) {
   }
 }
 
-TYPED_TEST(Scaled, StoresTheNearestNumberTiesToEven) {
-  std::vector<std::pair<double, int>> numbers;  // the format's, in ascending order
+TYPED_TEST(Scaled, StoresTheNearestValueTiesToEven) {
+  std::vector<std::pair<double, int>> values;  // the format's, in ascending order
   for (int byte = 0; byte < 256; ++byte) {
-    if (finite<TypeParam>(byte)) numbers.emplace_back(meant<TypeParam>(byte), byte);
+    if (finite<TypeParam>(byte)) values.emplace_back(meant<TypeParam>(byte), byte);
   }
-  std::sort(numbers.begin(), numbers.end());
-  const auto stored = [](double number) {
-    return static_cast<double>(TypeParam::load(TypeParam::store(static_cast<float>(number))));
+  std::sort(values.begin(), values.end());
+  const auto stored = [](double value) {
+    return static_cast<double>(TypeParam::load(TypeParam::store(static_cast<float>(value))));
   };
-  for (std::size_t n = 1; n < numbers.size(); ++n) {
-    const auto [low, low_byte] = numbers[n - 1];
-    const auto [high, high_byte] = numbers[n];
+  for (std::size_t n = 1; n < values.size(); ++n) {
+    const auto [low, low_byte] = values[n - 1];
+    const auto [high, high_byte] = values[n];
     if (low == high) continue;  // two zeros
     const double middle = (low + high) / 2;
     EXPECT_EQ(stored(middle), (high_byte & 1) == 0 ? high : low) << middle;
@@ -89,7 +89,7 @@ TYPED_TEST(Scaled, StoresTheNearestNumberTiesToEven) {
   EXPECT_EQ(stored(-largest * 3), -largest);
 }
 
-TYPED_TEST(Scaled, ScalesARowByItsLargestNumber) {
+TYPED_TEST(Scaled, ScalesARowByItsLargestValue) {
   const std::vector<float> row = {0.5f, -3.0f, 1.0f};
   const float scale = codec::scale_of<TypeParam>(row);
   EXPECT_FLOAT_EQ(scale * TypeParam::kLargest, 3.0f);
@@ -107,9 +107,9 @@ TYPED_TEST(Scaled, TakesARowTooSmallToDivideForZeros) {
   EXPECT_GT(codec::scale_of<TypeParam>(std::vector<float>{1e-30f}), 0.0f);
 }
 
-TYPED_TEST(Scaled, StoresSomethingForNoNumber) {
+TYPED_TEST(Scaled, StoresSomethingForNaN) {
   const auto cell = TypeParam::store(std::numeric_limits<float>::quiet_NaN());
-  EXPECT_FALSE(std::isinf(TypeParam::load(cell)));  // its scale is no number: so is the row
+  EXPECT_FALSE(std::isinf(TypeParam::load(cell)));  // its scale is NaN, and so the row
 }
 
 TEST(Scaled, LeavesOtherCodecsUnscaled) {

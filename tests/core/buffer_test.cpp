@@ -36,7 +36,7 @@ TEST(Buffer, CountsCellsAndBytes) {
   EXPECT_EQ(buffer.bytes(), 66);
 }
 
-TEST(Buffer, KeepsWhatIsWrittenUpToTheLastCell) {
+TEST(Buffer, HoldsWhatIsWrittenUpToTheLastCell) {
   Buffer<double> buffer(5);
   for (Index i = 0; i < 5; ++i) buffer[i] = static_cast<double>(i) * 1.5;
   const Buffer<double>& view = buffer;

@@ -27,7 +27,7 @@ std::string what_of(Call call) {
   return "(nothing was thrown)";
 }
 
-TEST(Sentence, JoinsTextAndNumbersWithoutGaps) {
+TEST(Sentence, JoinsTextAndValuesWithoutGaps) {
   const std::string file = "a.json";
   EXPECT_EQ(sentence(file, ": layer ", 3, " of ", std::uint64_t{18446744073709551615u}),
             "a.json: layer 3 of 18446744073709551615");
@@ -37,7 +37,7 @@ TEST(Sentence, JoinsTextAndNumbersWithoutGaps) {
   EXPECT_EQ(sentence(), "");
 }
 
-TEST(Sentence, SaysNumbersThatAreNotFinite) {
+TEST(Sentence, WritesValuesThatAreNotFinite) {
   EXPECT_EQ(sentence(std::numeric_limits<double>::quiet_NaN()), "nan");
   EXPECT_EQ(sentence(-std::numeric_limits<float>::infinity()), "-inf");
 }

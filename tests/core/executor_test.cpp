@@ -1,4 +1,5 @@
-// tests/core/executor_test.cpp - every item once, no worker twice at a time, errors out and over.
+// tests/core/executor_test.cpp - every item runs once, no worker runs two at a time, errors are
+// thrown.
 #include <decant/core/executor.hpp>
 #include <decant/core/thread_pool.hpp>
 
@@ -70,13 +71,13 @@ TEST(ThreadPool, TakesNegativeCountsForNone) {
 
 TEST(ThreadPool, SeesWhatTheCallerWroteAndTheOtherWayAround) {
   ThreadPool pool(3);
-  std::vector<Index> numbers(64, 0);
+  std::vector<Index> values(64, 0);
   for (int repeat = 1; repeat <= kRepeats; ++repeat) {
-    for (Index& number : numbers) number += 1;
-    pool.parallel_for(64, [&](Index item, Index) { numbers[static_cast<std::size_t>(item)] *= 2; });
-    for (Index& number : numbers) number -= number / 2;
+    for (Index& value : values) value += 1;
+    pool.parallel_for(64, [&](Index item, Index) { values[static_cast<std::size_t>(item)] *= 2; });
+    for (Index& value : values) value -= value / 2;
   }
-  for (Index number : numbers) EXPECT_EQ(number, kRepeats);
+  for (Index value : values) EXPECT_EQ(value, kRepeats);
 }
 
 TEST(ThreadPool, StartsManyRoundsOneAfterTheOther) {
@@ -164,7 +165,7 @@ TEST(ThreadPool, RefusesNoThreadsAtAll) {
 
 // std::clock counts the processor time of all threads of this process. Two idle threads that spun
 // would take at least one whole processor's 100 ms.
-TEST(ThreadPool, BurnsNothingWhileIdle) {
+TEST(ThreadPool, TakesNoProcessorTimeWhileIdle) {
   if (trial::kSlowBuild) GTEST_SKIP() << "a slow build: idle threads take time of their own";
   ThreadPool pool(3);
   pool.parallel_for(100, [](Index, Index) {});

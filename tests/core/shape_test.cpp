@@ -45,7 +45,7 @@ TEST(CeilDiv, DoesNotOverflowAtTheTop) {
   EXPECT_EQ(ceil_div(kMost, kMost), 1);
 }
 
-TEST(CheckedProduct, HoldsUpToTheLastNumber) {
+TEST(CheckedProduct, HoldsUpToTheLargestIndex) {
   EXPECT_EQ(checked_product(kMost, 1), kMost);
   EXPECT_EQ(checked_product(1, kMost), kMost);
   EXPECT_EQ(checked_product(Index{1} << 31, Index{1} << 31), Index{1} << 62);
@@ -86,7 +86,7 @@ TEST(CheckedProduct, NamesBothFactors) {
   }
 }
 
-TEST(CheckedSum, HoldsUpToTheLastNumberAndRefusesTheNext) {
+TEST(CheckedSum, HoldsUpToTheLargestIndexAndRefusesTheNext) {
   EXPECT_EQ(checked_sum(kMost - 1, 1), kMost);
   EXPECT_EQ(checked_sum(0, kMost), kMost);
   EXPECT_THROW(checked_sum(kMost, 1), std::invalid_argument);

@@ -1,4 +1,4 @@
-// tests/kernels/activation_test.cpp - the bends against their formulas in double, at every size.
+// tests/kernels/activation_test.cpp - activations against their formulas in double, at every size.
 #include <decant/kernels/activation.hpp>
 
 #include "law/bits.hpp"
@@ -16,7 +16,7 @@ namespace {
 using namespace decant;
 using kernels::Activation;
 
-constexpr std::pair<Activation, double (*)(double)> kBends[] = {
+constexpr std::pair<Activation, double (*)(double)> kActivations[] = {
     {Activation::silu, reference::silu},
     {Activation::gelu, reference::gelu},
     {Activation::gelu_tanh, reference::gelu_tanh}};
@@ -30,29 +30,29 @@ std::vector<float> activated(Activation kind, std::vector<float> row) {
 }
 
 TEST(Activation, MatchesTheFormula) {
-  for (const auto& [kind, formula] : kBends) {
+  for (const auto& [kind, formula] : kActivations) {
     std::vector<float> x = trial::noisy(trial::kSlowBuild ? 2'000 : 100'000, 1, 12.0);
-    for (float number : {0.0f, -0.0f, 1e-30f, -1e-30f, 50.0f, -50.0f, 1e4f, -1e4f, 1e30f, -1e30f}) {
-      x.push_back(number);
+    for (float value : {0.0f, -0.0f, 1e-30f, -1e-30f, 50.0f, -50.0f, 1e4f, -1e4f, 1e30f, -1e30f}) {
+      x.push_back(value);
     }
     const std::vector<float> y = activated(kind, x);
     for (std::size_t n = 0; n < x.size(); ++n) {
-      const auto number = static_cast<double>(x[n]);
-      const double exact = std::abs(number) > 1e9 ? std::max(number, 0.0) : formula(number);
-      ASSERT_NEAR(y[n], exact, bound(number)) << "at " << x[n];
+      const auto value = static_cast<double>(x[n]);
+      const double exact = std::abs(value) > 1e9 ? std::max(value, 0.0) : formula(value);
+      ASSERT_NEAR(y[n], exact, bound(value)) << "at " << x[n];
     }
   }
 }
 
-TEST(Activation, KeepsWhatIsNoNumber) {
-  for (const auto& [kind, formula] : kBends) {
+TEST(Activation, PropagatesNaN) {
+  for (const auto& [kind, formula] : kActivations) {
     EXPECT_TRUE(std::isnan(activated(kind, {trial::kNaN})[0]));
     EXPECT_EQ(activated(kind, {trial::kInfinity})[0], trial::kInfinity);
   }
 }
 
-TEST(Activation, TreatsEveryNumberAloneWhateverTheRowLooksLike) {
-  for (const auto& [kind, formula] : kBends) {
+TEST(Activation, TreatsEveryElementAlone) {
+  for (const auto& [kind, formula] : kActivations) {
     const std::vector<float> x = trial::noisy(97, 2, 6.0);
     for (std::size_t size = 1; size <= 97; ++size) {
       std::vector<float> row(x.begin(), x.begin() + static_cast<std::ptrdiff_t>(size));
@@ -65,8 +65,8 @@ TEST(Activation, TreatsEveryNumberAloneWhateverTheRowLooksLike) {
   }
 }
 
-TEST(Gate, IsTheBendTimesTheOther) {
-  for (const auto& [kind, formula] : kBends) {
+TEST(Gate, IsTheActivationTimesTheOther) {
+  for (const auto& [kind, formula] : kActivations) {
     for (Index size : {1, 2, 15, 16, 17, 33, 64, 97}) {
       const std::vector<float> gate = trial::noisy(size, 3, 6.0);
       const std::vector<float> up = trial::noisy(size, 4, 6.0);

@@ -1,5 +1,5 @@
-// tests/kernels/block_product_test.cpp - products by weights in blocks: the sums as they are
-// defined, bit for bit, in any company.
+// tests/kernels/block_product_test.cpp - products by block-quantised weights: the sums as
+// they are defined, bit for bit, whatever other rows there are.
 #include <decant/kernels/product.hpp>
 
 #include "law/bits.hpp"
@@ -28,8 +28,8 @@ struct BlockTrial {
         columns(column_count),
         weights(packed(trial::noisy(outputs * columns, 5), how)) {}
 
-  PackedBlocks<Q> packed(const std::vector<float>& numbers, Activations how) const {
-    const auto view = kernels::row_major(numbers.data(), codec::Type::f32, outputs, columns);
+  PackedBlocks<Q> packed(const std::vector<float>& values, Activations how) const {
+    const auto view = kernels::row_major(values.data(), codec::Type::f32, outputs, columns);
     return PackedBlocks<Q>({&view, 1}, how);
   }
 
@@ -52,25 +52,25 @@ struct BlockTrial {
   PackedBlocks<Q> weights;
 };
 
-// 32 numbers of a row as whole numbers and their scale.
+// 32 elements of a row as integers and their scale.
 struct IntegerRow {
-  std::array<int, 32> numbers{};
+  std::array<int, 32> values{};
   float scale = 0;
 
   explicit IntegerRow(std::span<const float> row) {
     float largest = 0;
-    for (float number : row) largest = std::max(largest, std::abs(number));
+    for (float value : row) largest = std::max(largest, std::abs(value));
     scale = largest / 127.0f;
     const float inverse = largest > 0 ? 127.0f / largest : 0.0f;
     for (std::size_t i = 0; i < row.size(); ++i) {
       const float shifted = simd::madd(row[i], inverse, 12582912.0f);
-      numbers[i] = static_cast<int>(shifted - 12582912.0f);
+      values[i] = static_cast<int>(shifted - 12582912.0f);
     }
   }
 };
 
-// One output as the header defines it. Weights are whole numbers times a scale; both are found
-// again from the widened row, whose numbers are exact products.
+// One output as the header defines it. Weights are integers times a scale; both are recovered from
+// the widened row, whose elements are exact products.
 template <class Q>
 float defined(const PackedBlocks<Q>& weights, std::span<const float> in, Index output) {
   std::vector<float> row(in.size());
@@ -78,7 +78,7 @@ float defined(const PackedBlocks<Q>& weights, std::span<const float> in, Index o
   float sum = 0;
   for (std::size_t at = 0; at < row.size(); at += 32) {
     const std::size_t size = std::min<std::size_t>(32, row.size() - at);
-    const IntegerRow whole(in.subspan(at, size));
+    const IntegerRow quantised(in.subspan(at, size));
     const auto* pair = weights.pair(output / 16, static_cast<Index>(at));
     Eigen::half stored;
     std::memcpy(&stored, pair + (static_cast<Index>(at) / 32 % 2 * 16 + output % 16) * 2, 2);
@@ -86,9 +86,9 @@ float defined(const PackedBlocks<Q>& weights, std::span<const float> in, Index o
     int products = 0;
     for (std::size_t i = 0; i < size; ++i) {
       const int weight = scale == 0 ? 0 : static_cast<int>(std::lround(row[at + i] / scale));
-      products += weight * whole.numbers[i];
+      products += weight * quantised.values[i];
     }
-    sum = simd::madd(static_cast<float>(products) * whole.scale, scale, sum);
+    sum = simd::madd(static_cast<float>(products) * quantised.scale, scale, sum);
   }
   return sum;
 }
@@ -125,14 +125,14 @@ TYPED_TEST(BlockProduct, IsNearTheProductOfWhatWasQuantised) {
   const Index columns = 320;
   BlockTrial<TypeParam> trial(40, columns);
   const std::vector<float> in = trial::noisy(columns, 7);
-  const std::vector<float> numbers = trial::noisy(40 * columns, 5);
+  const std::vector<float> values = trial::noisy(40 * columns, 5);
   const std::vector<float> out = trial.product(in);
   const double step = TypeParam::kBits == 8 ? 1.0 / 127 : 1.0 / 8;
   for (std::size_t output = 0; output < 40; ++output) {
     double exact = 0;
     for (std::size_t k = 0; k < in.size(); ++k) {
       exact += static_cast<double>(in[k]) *
-               static_cast<double>(numbers[output * static_cast<std::size_t>(columns) + k]);
+               static_cast<double>(values[output * static_cast<std::size_t>(columns) + k]);
     }
     EXPECT_NEAR(out[output], exact, 6 * step * std::sqrt(static_cast<double>(columns) / 3.0));
   }
@@ -160,7 +160,7 @@ TYPED_TEST(BlockProduct, WithFullActivationsAddsInAscendingOrder) {
   }
 }
 
-TYPED_TEST(BlockProduct, GivesARowTheSameBitsInAnyCompanyAndOnAnyThreads) {
+TYPED_TEST(BlockProduct, GivesARowTheSameBitsAmongAnyRowsAndOnAnyThreads) {
   for (const Activations how : {Activations::quantised, Activations::full}) {
     for (Index columns : {40, 2100}) {
       BlockTrial<TypeParam> trial(145, columns, how);
@@ -179,40 +179,40 @@ TYPED_TEST(BlockProduct, GivesARowTheSameBitsInAnyCompanyAndOnAnyThreads) {
   }
 }
 
-TYPED_TEST(BlockProduct, KeepsWhatIsNoNumberInItsRowAndOutput) {
+TYPED_TEST(BlockProduct, PropagatesNaNWithinItsRowAndOutput) {
   for (const float bad : {trial::kNaN, trial::kInfinity}) {
     BlockTrial<TypeParam> trial(33, 80);
-    std::vector<float> numbers = trial::noisy(33 * 80, 5);
-    numbers[20 * 80 + 70] = bad;
+    std::vector<float> values = trial::noisy(33 * 80, 5);
+    values[20 * 80 + 70] = bad;
     std::vector<float> in = trial::noisy(8 * 80, 10);
     const std::vector<float> clean = trial.product(in);
     in[5 * 80 + 41] = bad;
-    trial.weights = trial.packed(numbers, Activations::quantised);
+    trial.weights = trial.packed(values, Activations::quantised);
     const std::vector<float> dirty = trial.product(in);
     for (std::size_t row = 0; row < 8; ++row) {
       for (std::size_t output = 0; output < 33; ++output) {
-        const float number = dirty[row * 33 + output];
+        const float value = dirty[row * 33 + output];
         if (row == 5 || output == 20) {
-          EXPECT_TRUE(std::isnan(number)) << row << ", " << output;
+          EXPECT_TRUE(std::isnan(value)) << row << ", " << output;
         } else {
-          EXPECT_EQ(number, clean[row * 33 + output]);
+          EXPECT_EQ(value, clean[row * 33 + output]);
         }
       }
     }
   }
 }
 
-TYPED_TEST(BlockProduct, KeepsTheBlocksOfAFile) {
+TYPED_TEST(BlockProduct, CopiesTheBlocksOfAFile) {
   using Block = typename TypeParam::Block;
-  const std::vector<float> numbers = trial::noisy(20 * 96, 11);
+  const std::vector<float> values = trial::noisy(20 * 96, 11);
   std::vector<Block> blocks;
-  for (std::size_t at = 0; at < numbers.size(); at += 32) {
-    blocks.push_back(TypeParam::quantise(std::span(numbers).subspan(at).template first<32>()));
+  for (std::size_t at = 0; at < values.size(); at += 32) {
+    blocks.push_back(TypeParam::quantise(std::span(values).subspan(at).template first<32>()));
   }
   const auto from_blocks = kernels::row_major(blocks.data(), TypeParam::kType, 20, 96);
-  const auto from_numbers = kernels::row_major(numbers.data(), codec::Type::f32, 20, 96);
+  const auto from_floats = kernels::row_major(values.data(), codec::Type::f32, 20, 96);
   const PackedBlocks<TypeParam> one({&from_blocks, 1});
-  const PackedBlocks<TypeParam> other({&from_numbers, 1});
+  const PackedBlocks<TypeParam> other({&from_floats, 1});
   ASSERT_EQ(one.bytes(), other.bytes());
   EXPECT_EQ(std::memcmp(one.pair(0, 0), other.pair(0, 0), static_cast<std::size_t>(one.bytes())),
             0);
@@ -230,9 +230,9 @@ TYPED_TEST(BlockProduct, RefusesViewsOfHalfBlocks) {
   const std::vector<typename TypeParam::Block> blocks(4);
   const auto half = kernels::row_major(blocks.data(), TypeParam::kType, 2, 48);
   EXPECT_THROW(PackedBlocks<TypeParam>({&half, 1}), std::invalid_argument);
-  kernels::MatrixView turned = kernels::row_major(blocks.data(), TypeParam::kType, 2, 64);
-  turned.column_stride = 2;
-  EXPECT_THROW(PackedBlocks<TypeParam>({&turned, 1}), std::invalid_argument);
+  kernels::MatrixView strided = kernels::row_major(blocks.data(), TypeParam::kType, 2, 64);
+  strided.column_stride = 2;
+  EXPECT_THROW(PackedBlocks<TypeParam>({&strided, 1}), std::invalid_argument);
   const auto huge = kernels::row_major(blocks.data(), TypeParam::kType, 4, Index{1} << 60);
   EXPECT_THROW(PackedBlocks<TypeParam>({&huge, 1}), std::invalid_argument);
   EXPECT_THROW(PackedBlocks<TypeParam>(std::span<const kernels::MatrixView>()),

@@ -1,6 +1,6 @@
-// tests/kernels/whole_tile_test.cpp - products of whole numbers: exactly the sums of plain loops,
-// for every count of rows, panels and columns, and so the same bits in any company and on any
-// machine.
+// tests/kernels/integer_tile_test.cpp - products of integers: exactly the sums of plain loops, for
+// every count of rows, panels and columns, and so the same bits whatever other rows there are and
+// on any machine.
 #include <decant/kernels/integer_tile.hpp>
 
 #include <decant/codec/scaled.hpp>
@@ -16,7 +16,7 @@ namespace {
 
 using namespace decant;
 
-// Rows and panels of random numbers, at their extremes; behind an odd last column lies noise.
+// Rows and panels of random numbers, extremes included; an odd last column is followed by noise.
 template <codec::IntegerCodec C, int R, int P>
 struct IntegerProduct {
   explicit IntegerProduct(Index column_count) : columns(column_count) {
@@ -25,9 +25,9 @@ struct IntegerProduct {
     const Index scale_rows = std::max<Index>(1, codec::scales_of_row<C>(columns));
     rows.resize(pairs * R);
     for (std::size_t at = 0; at < rows.size(); ++at) {
-      const auto number = [&] { return static_cast<std::int32_t>(random() % 65535) - 32767; };
+      const auto value = [&] { return static_cast<std::int32_t>(random() % 65535) - 32767; };
       const bool odd = columns % 2 == 1 && at / R == pairs - 1;
-      rows[at] = simd::pack_int16(number(), odd ? 0 : number());
+      rows[at] = simd::pack_int16(value(), odd ? 0 : value());
     }
     for (int r = 0; r < R; ++r) row_scales[r] = 0.001f * static_cast<float>(r + 1);
     for (int p = 0; p < P; ++p) {
@@ -47,7 +47,7 @@ struct IntegerProduct {
     return sums;
   }
 
-  // One sum, in plain words.
+  // One sum, as a plain loop.
   float expected(int r, int p, Index lane) const {
     const Index group = C::kGroup > 0 ? C::kGroup : columns;
     float total = 0;
@@ -55,9 +55,9 @@ struct IntegerProduct {
       std::int64_t sum = 0;
       for (Index k = begin; k < std::min(columns, begin + group); ++k) {
         const auto pair = rows[static_cast<std::size_t>(k / 2 * R + r)];
-        const auto number = static_cast<std::int16_t>(k % 2 == 0 ? pair : pair >> 16);
+        const auto value = static_cast<std::int16_t>(k % 2 == 0 ? pair : pair >> 16);
         const typename C::Cell cell = panels[p][k / C::kPack * kLanes + lane];
-        sum += number * static_cast<std::int64_t>(codec::load<C>(cell, k % C::kPack));
+        sum += value * static_cast<std::int64_t>(codec::load<C>(cell, k % C::kPack));
       }
       const float part = static_cast<float>(sum) * row_scales[r];
       if constexpr (C::kGroup == 0) return part;

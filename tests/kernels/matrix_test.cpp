@@ -35,11 +35,11 @@ TEST(Matrix, OfOneViewKeepsItsType) {
 }
 
 TEST(Matrix, IsThePackedMatrixOfItsType) {
-  const std::vector<float> numbers = trial::noisy(50 * 21, 1);
+  const std::vector<float> values = trial::noisy(50 * 21, 1);
   const std::vector<float> in = trial::noisy(4 * 21, 2);
   const std::vector<float> bias = trial::noisy(50, 3);
-  const MatrixView views[] = {row_major(numbers.data(), Type::f32, 17, 21),
-                              row_major(numbers.data() + 17 * 21, Type::f32, 33, 21)};
+  const MatrixView views[] = {row_major(values.data(), Type::f32, 17, 21),
+                              row_major(values.data() + 17 * 21, Type::f32, 33, 21)};
   for (Type type : {Type::f32, Type::bf16, Type::f16}) {
     const Matrix matrix(views, type);
     codec::visit(type, [&](auto c) {
@@ -71,21 +71,21 @@ TEST(Matrix, IsThePackedMatrixOfItsType) {
 }
 
 TEST(Matrix, RefusesAsThePackedMatrixDoes) {
-  const std::vector<float> numbers(12);
-  EXPECT_THROW(Matrix(row_major(numbers.data(), Type::f32, 0, 4)), std::invalid_argument);
+  const std::vector<float> values(12);
+  EXPECT_THROW(Matrix(row_major(values.data(), Type::f32, 0, 4)), std::invalid_argument);
   EXPECT_THROW(Matrix(std::span<const MatrixView>(), Type::f16), std::invalid_argument);
-  const Matrix matrix(row_major(numbers.data(), Type::f32, 3, 4));
+  const Matrix matrix(row_major(values.data(), Type::f32, 3, 4));
   std::vector<float> row(4);
   EXPECT_THROW(matrix.row(3, row), std::invalid_argument);
 }
 
 TEST(Matrix, MovesAndIsEmptyAfterAssignmentOfNone) {
-  const std::vector<float> numbers = trial::noisy(12, 4);
-  Matrix matrix(row_major(numbers.data(), Type::f32, 3, 4));
+  const std::vector<float> values = trial::noisy(12, 4);
+  Matrix matrix(row_major(values.data(), Type::f32, 3, 4));
   Matrix moved = std::move(matrix);
   std::vector<float> row(4);
   moved.row(2, row);
-  EXPECT_EQ(row, std::vector<float>(numbers.begin() + 8, numbers.end()));
+  EXPECT_EQ(row, std::vector<float>(values.begin() + 8, values.end()));
   moved = Matrix();
   EXPECT_TRUE(moved.empty());
 }

@@ -19,10 +19,10 @@ using namespace decant;
 const std::vector<Index> kSizes = {1,  2,  3,  5,  6,  7,  15, 16,  17,  31,
                                    32, 33, 63, 64, 65, 96, 97, 383, 384, 769};
 
-// `numbers` behind a canary on each side; the library sees what lies between.
+// `values` between two canaries; the library sees only the values.
 struct Guarded {
-  explicit Guarded(std::vector<float> numbers, float canary = trial::kNaN)
-      : size(numbers.size()), all(std::move(numbers)) {
+  explicit Guarded(std::vector<float> values, float canary = trial::kNaN)
+      : size(values.size()), all(std::move(values)) {
     all.insert(all.begin(), canary);
     all.push_back(canary);
   }
@@ -68,10 +68,10 @@ TEST(RmsNorm, AddsInSixteenLanesAndOneTree) {
   for (Index size : kSizes) {
     const std::vector<float> x = trial::noisy(size, 3);
     std::vector<float> squares;
-    for (float number : x) squares.push_back(number * number);
+    for (float value : x) squares.push_back(value * value);
     const float scale = 1.0f / std::sqrt(lane_sum(squares) / static_cast<float>(size) + 1e-6f);
     std::vector<float> expected;
-    for (float number : x) expected.push_back(number * scale * 1.0f);
+    for (float value : x) expected.push_back(value * scale * 1.0f);
     std::vector<float> out(x.size());
     kernels::rms_norm(x, std::vector<float>(x.size(), 1.0f), 1e-6f, out);
     EXPECT_TRUE(trial::same_bits(expected, out)) << size;
@@ -95,7 +95,7 @@ TEST(LayerNorm, MatchesTheReferenceAtEverySize) {
       const reference::Vector exact = reference::layer_norm(
           reference::to_double(x.row()),
           {reference::to_double(weight.row()), reference::to_double(bias.row())}, 1e-5f);
-      // The mean is off by roundings of numbers up to 3, which 1 / sqrt(variance) magnifies.
+      // The mean is off by roundings of values up to 3, which 1 / sqrt(variance) magnifies.
       const double spread = size == 1 ? std::sqrt(1e5) : 8;
       for (std::size_t n = 0; n < exact.size(); ++n) {
         ASSERT_NEAR(out.row()[n], exact[n], bound(size) * (std::abs(exact[n]) + 2 * spread))
@@ -110,7 +110,7 @@ TEST(LayerNorm, MatchesTheReferenceAtEverySize) {
 // Far from zero a one-pass variance would be all cancellation.
 TEST(LayerNorm, TakesTheVarianceAroundTheMean) {
   std::vector<float> x = trial::noisy(256, 8);
-  for (float& number : x) number += 4096.0f;
+  for (float& value : x) value += 4096.0f;
   std::vector<float> out(256);
   kernels::layer_norm(x, std::vector<float>(256, 1.0f), {}, 1e-5f, out);
   const reference::Vector exact =

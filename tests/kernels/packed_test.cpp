@@ -30,15 +30,15 @@ Packed<C> pack(const MatrixView& view) {
   return Packed<C>({&view, 1});
 }
 
-// `numbers` as cells of `type`, starting at an odd address.
+// `values` as cells of `type`, starting at an odd address.
 class Unaligned {
  public:
-  Unaligned(const std::vector<float>& numbers, codec::Type type)
-      : bytes_(numbers.size() * static_cast<std::size_t>(codec::cell_bytes(type)) + 1) {
+  Unaligned(const std::vector<float>& values, codec::Type type)
+      : bytes_(values.size() * static_cast<std::size_t>(codec::cell_bytes(type)) + 1) {
     codec::visit(type, [&](auto c) {
       using C = decltype(c);
-      for (std::size_t n = 0; n < numbers.size(); ++n) {
-        const typename C::Cell cell = C::store(numbers[n]);
+      for (std::size_t n = 0; n < values.size(); ++n) {
+        const typename C::Cell cell = C::store(values[n]);
         std::memcpy(bytes_.data() + 1 + n * sizeof cell, &cell, sizeof cell);
       }
     });
@@ -55,8 +55,8 @@ TYPED_TEST(PackedMatrix, PutsEveryCellInItsPanelAndZerosBeyond) {
   constexpr Index i = C::kInterleave;
   for (Index rows : {1, 2, 15, 16, 17, 31, 33, 64, 65}) {
     for (Index columns : {1, 2, 3, 7, 16, 33}) {
-      const std::vector<float> numbers = trial::noisy(rows * columns, 3);
-      const Packed<C> packed = pack<C>(row_major(numbers.data(), codec::Type::f32, rows, columns));
+      const std::vector<float> values = trial::noisy(rows * columns, 3);
+      const Packed<C> packed = pack<C>(row_major(values.data(), codec::Type::f32, rows, columns));
       ASSERT_EQ(packed.rows(), rows);
       ASSERT_EQ(packed.columns(), columns);
       ASSERT_EQ(packed.panels(), (rows + 15) / 16);
@@ -68,7 +68,7 @@ TYPED_TEST(PackedMatrix, PutsEveryCellInItsPanelAndZerosBeyond) {
           const auto cell = packed.panel(row / 16)[column / i * i * 16 + row % 16 * i + column % i];
           const bool inside = row < rows && column < columns;
           const float expected =
-              inside ? numbers[static_cast<std::size_t>(row * columns + column)] : 0.0f;
+              inside ? values[static_cast<std::size_t>(row * columns + column)] : 0.0f;
           ASSERT_EQ(C::load(cell), C::load(C::store(expected))) << row << ", " << column;
         }
       }
@@ -78,17 +78,17 @@ TYPED_TEST(PackedMatrix, PutsEveryCellInItsPanelAndZerosBeyond) {
 
 TYPED_TEST(PackedMatrix, ReadsAnyTypeAtAnyAddress) {
   using C = TypeParam;
-  const std::vector<float> numbers = trial::noisy(19 * 5, 4);
+  const std::vector<float> values = trial::noisy(19 * 5, 4);
   for (codec::Type type : {codec::Type::f32, codec::Type::bf16, codec::Type::f16}) {
-    const Unaligned memory(numbers, type);
+    const Unaligned memory(values, type);
     const Packed<C> packed = pack<C>(row_major(memory.data(), type, 19, 5));
     std::vector<float> row(5);
     for (Index r = 0; r < 19; ++r) {
       packed.row(r, row);
       for (std::size_t c = 0; c < 5; ++c) {
-        const float number = numbers[static_cast<std::size_t>(r) * 5 + c];
+        const float value = values[static_cast<std::size_t>(r) * 5 + c];
         const float there = codec::visit(
-            type, [&](auto from) { return decltype(from)::load(decltype(from)::store(number)); });
+            type, [&](auto from) { return decltype(from)::load(decltype(from)::store(value)); });
         EXPECT_EQ(row[c], C::load(C::store(there)));
       }
     }
@@ -113,50 +113,50 @@ TYPED_TEST(PackedMatrix, CopiesCellsOfItsOwnTypeUnchanged) {
 }
 
 TYPED_TEST(PackedMatrix, FollowsStrides) {
-  const std::vector<float> numbers = trial::noisy(200, 5);
-  const auto number = [&](Index at) { return numbers[static_cast<std::size_t>(at)]; };
-  const MatrixView transposed = {numbers.data(), codec::Type::f32, 18, 7, 1, 18};
-  const MatrixView spread = {numbers.data(), codec::Type::f32, 9, 5, 20, 3};
-  const MatrixView shared = {numbers.data(), codec::Type::f32, 4, 6, 0, 1};
+  const std::vector<float> values = trial::noisy(200, 5);
+  const auto value = [&](Index at) { return values[static_cast<std::size_t>(at)]; };
+  const MatrixView transposed = {values.data(), codec::Type::f32, 18, 7, 1, 18};
+  const MatrixView spread = {values.data(), codec::Type::f32, 9, 5, 20, 3};
+  const MatrixView shared = {values.data(), codec::Type::f32, 4, 6, 0, 1};
   for (const MatrixView& view : {transposed, spread, shared}) {
     const Packed<TypeParam> packed = pack<TypeParam>(view);
     std::vector<float> row(static_cast<std::size_t>(view.columns));
     for (Index r = 0; r < view.rows; ++r) {
       packed.row(r, row);
       for (Index c = 0; c < view.columns; ++c) {
-        EXPECT_EQ(row[static_cast<std::size_t>(c)],
-                  TypeParam::load(
-                      TypeParam::store(number(r * view.row_stride + c * view.column_stride))));
+        EXPECT_EQ(
+            row[static_cast<std::size_t>(c)],
+            TypeParam::load(TypeParam::store(value(r * view.row_stride + c * view.column_stride))));
       }
     }
   }
 }
 
 TYPED_TEST(PackedMatrix, StacksRowsOfDifferentTypes) {
-  const std::vector<float> numbers = trial::noisy(40 * 9, 6);
-  const Unaligned brain({numbers.begin(), numbers.begin() + 3 * 9}, codec::Type::bf16);
-  const Unaligned half({numbers.begin() + 3 * 9, numbers.begin() + 20 * 9}, codec::Type::f16);
+  const std::vector<float> values = trial::noisy(40 * 9, 6);
+  const Unaligned brain({values.begin(), values.begin() + 3 * 9}, codec::Type::bf16);
+  const Unaligned half({values.begin() + 3 * 9, values.begin() + 20 * 9}, codec::Type::f16);
   const MatrixView views[] = {row_major(brain.data(), codec::Type::bf16, 3, 9),
                               row_major(half.data(), codec::Type::f16, 17, 9),
-                              row_major(numbers.data() + 20 * 9, codec::Type::f32, 20, 9)};
+                              row_major(values.data() + 20 * 9, codec::Type::f32, 20, 9)};
   const Packed<TypeParam> packed{views};
   ASSERT_EQ(packed.rows(), 40);
   std::vector<float> row(9);
   for (Index r = 0; r < 40; ++r) {
     packed.row(r, row);
     for (std::size_t c = 0; c < 9; ++c) {
-      float number = numbers[static_cast<std::size_t>(r) * 9 + c];
-      if (r < 3) number = BF16::load(BF16::store(number));
-      if (r >= 3 && r < 20) number = F16::load(F16::store(number));
-      EXPECT_EQ(row[c], TypeParam::load(TypeParam::store(number))) << r;
+      float value = values[static_cast<std::size_t>(r) * 9 + c];
+      if (r < 3) value = BF16::load(BF16::store(value));
+      if (r >= 3 && r < 20) value = F16::load(F16::store(value));
+      EXPECT_EQ(row[c], TypeParam::load(TypeParam::store(value))) << r;
     }
   }
 }
 
-TYPED_TEST(PackedMatrix, RefusesWhatIsNoMatrix) {
-  const std::vector<float> numbers(64);
+TYPED_TEST(PackedMatrix, RefusesInvalidViews) {
+  const std::vector<float> values(64);
   const auto view = [&](Index rows, Index columns) {
-    return row_major(numbers.data(), codec::Type::f32, rows, columns);
+    return row_major(values.data(), codec::Type::f32, rows, columns);
   };
   EXPECT_THROW(Packed<TypeParam>(std::span<const MatrixView>()), std::invalid_argument);
   EXPECT_THROW(pack<TypeParam>(view(0, 4)), std::invalid_argument);
@@ -169,9 +169,9 @@ TYPED_TEST(PackedMatrix, RefusesWhatIsNoMatrix) {
 }
 
 TYPED_TEST(PackedMatrix, RefusesRowsThatItDoesNotHave) {
-  const std::vector<float> numbers(12);
+  const std::vector<float> values(12);
   const Packed<TypeParam> packed =
-      pack<TypeParam>(row_major(numbers.data(), codec::Type::f32, 3, 4));
+      pack<TypeParam>(row_major(values.data(), codec::Type::f32, 3, 4));
   std::vector<float> row(4);
   std::vector<float> longer(5);
   EXPECT_THROW(packed.row(3, row), std::invalid_argument);

@@ -1,6 +1,6 @@
 // tests/kernels/pair_product_test.cpp - products of rows in bf16 by weights in bf16: near the sums
-// as they are defined, and the same bits in any company. Machines without the instruction run the
-// portable reference here.
+// as they are defined, and the same bits whatever other rows there are. Machines without the
+// instruction run the portable reference here.
 #include <decant/kernels/product.hpp>
 
 #include "law/bits.hpp"
@@ -19,8 +19,8 @@ using namespace decant;
 using codec::BF16;
 using kernels::Activations;
 
-kernels::Packed<BF16> packed(const std::vector<float>& numbers, Index outputs, Index columns) {
-  const auto view = kernels::row_major(numbers.data(), codec::Type::f32, outputs, columns);
+kernels::Packed<BF16> packed(const std::vector<float>& values, Index outputs, Index columns) {
+  const auto view = kernels::row_major(values.data(), codec::Type::f32, outputs, columns);
   return kernels::Packed<BF16>({&view, 1}, Activations::quantised);
 }
 
@@ -39,13 +39,13 @@ std::vector<float> product(const kernels::Packed<BF16>& weights, std::span<const
   return out;
 }
 
-double rounded(float number) { return static_cast<double>(BF16::load(BF16::store(number))); }
+double rounded(float value) { return static_cast<double>(BF16::load(BF16::store(value))); }
 
-TEST(PairProduct, IsTheSumOfProductsOfRoundedNumbers) {
+TEST(PairProduct, IsTheSumOfProductsOfRoundedValues) {
   for (Index outputs : {1, 16, 17, 70, 130}) {
     for (Index columns : {1, 2, 15, 16, 17, 33, 96, 2049, 4100}) {
-      const std::vector<float> numbers = trial::noisy(outputs * columns, 5);
-      const kernels::Packed<BF16> weights = packed(numbers, outputs, columns);
+      const std::vector<float> values = trial::noisy(outputs * columns, 5);
+      const kernels::Packed<BF16> weights = packed(values, outputs, columns);
       for (Index rows : {1, 2, 6, 8}) {
         const std::vector<float> in = trial::noisy(rows * columns, 6);
         const std::vector<float> out = product(weights, in);
@@ -54,7 +54,7 @@ TEST(PairProduct, IsTheSumOfProductsOfRoundedNumbers) {
             double exact = 0;
             for (Index k = 0; k < columns; ++k) {
               exact += rounded(in[static_cast<std::size_t>(row * columns + k)]) *
-                       rounded(numbers[static_cast<std::size_t>(output * columns + k)]);
+                       rounded(values[static_cast<std::size_t>(output * columns + k)]);
             }
             ASSERT_NEAR(out[static_cast<std::size_t>(row * outputs + output)], exact,
                         2e-6 * std::sqrt(static_cast<double>(columns)) + 1e-6)
@@ -66,7 +66,7 @@ TEST(PairProduct, IsTheSumOfProductsOfRoundedNumbers) {
   }
 }
 
-TEST(PairProduct, GivesARowTheSameBitsInAnyCompanyAndOnAnyThreads) {
+TEST(PairProduct, GivesARowTheSameBitsAmongAnyRowsAndOnAnyThreads) {
   for (Index columns : {41, 2100}) {
     const kernels::Packed<BF16> weights = packed(trial::noisy(145 * columns, 5), 145, columns);
     const std::vector<float> in = trial::noisy(29 * columns, 9);
@@ -83,7 +83,7 @@ TEST(PairProduct, GivesARowTheSameBitsInAnyCompanyAndOnAnyThreads) {
   }
 }
 
-TEST(PairProduct, KeepsWhatIsNoNumberInItsRow) {
+TEST(PairProduct, PropagatesNaNWithinItsRow) {
   const kernels::Packed<BF16> weights = packed(trial::noisy(33 * 81, 5), 33, 81);
   std::vector<float> in = trial::noisy(8 * 81, 10);
   const std::vector<float> clean = product(weights, in);
@@ -99,11 +99,11 @@ TEST(PairProduct, KeepsWhatIsNoNumberInItsRow) {
 }
 
 TEST(PairProduct, IsForBf16Alone) {
-  const std::vector<float> numbers(16, 1.0f);
-  const auto view = kernels::row_major(numbers.data(), codec::Type::f32, 4, 4);
+  const std::vector<float> values(16, 1.0f);
+  const auto view = kernels::row_major(values.data(), codec::Type::f32, 4, 4);
   const kernels::Packed<codec::F16> other({&view, 1}, Activations::quantised);
   EXPECT_EQ(other.activations(), Activations::full);
-  EXPECT_EQ(packed(numbers, 4, 4).activations(), Activations::quantised);
+  EXPECT_EQ(packed(values, 4, 4).activations(), Activations::quantised);
 }
 
 }  // namespace

@@ -29,13 +29,13 @@ struct Start {
 
 template <class C>
 Packed<C> random_weights(Index outputs, Index columns, std::uint64_t seed) {
-  const std::vector<float> numbers = trial::noisy(outputs * columns, seed);
+  const std::vector<float> values = trial::noisy(outputs * columns, seed);
   const kernels::MatrixView view =
-      kernels::row_major(numbers.data(), codec::Type::f32, outputs, columns);
+      kernels::row_major(values.data(), codec::Type::f32, outputs, columns);
   return Packed<C>({&view, 1});
 }
 
-// The packed numbers in double, as a layer of the reference.
+// The packed weights in double, as a layer of the reference.
 template <class C>
 reference::Linear reference_of(const Packed<C>& weights) {
   reference::Linear result{reference::Matrix(weights.rows(), weights.columns()), {}};
@@ -127,12 +127,12 @@ struct Trial {
   std::vector<float> before;
 
  private:
-  static std::span<const float> cut(const std::vector<float>& numbers, Index first, Index size) {
-    return std::span(numbers).subspan(static_cast<std::size_t>(first),
-                                      static_cast<std::size_t>(size));
+  static std::span<const float> cut(const std::vector<float>& values, Index first, Index size) {
+    return std::span(values).subspan(static_cast<std::size_t>(first),
+                                     static_cast<std::size_t>(size));
   }
-  double at(const std::vector<float>& numbers, Index row, Index output) const {
-    return static_cast<double>(numbers[static_cast<std::size_t>(row * out_stride + output)]);
+  double at(const std::vector<float>& values, Index row, Index output) const {
+    return static_cast<double>(values[static_cast<std::size_t>(row * out_stride + output)]);
   }
 };
 
@@ -250,16 +250,16 @@ TYPED_TEST(Product, GivesTheSameBitsOnAnyNumberOfThreads) {
   }
 }
 
-// What is no number in one row stays in that row; in one output, in that output.
-TYPED_TEST(Product, KeepsRowsAndOutputsApart) {
-  const std::vector<float> numbers = trial::noisy(33 * 9, 21);
-  std::vector<float> poisoned = numbers;
+// A NaN in one row stays in that row; in the weights of one output, in that output.
+TYPED_TEST(Product, PropagatesNaNWithinItsRowOrOutput) {
+  const std::vector<float> values = trial::noisy(33 * 9, 21);
+  std::vector<float> poisoned = values;
   poisoned[20 * 9 + 4] = trial::kNaN;
   const auto pack = [](const std::vector<float>& from) {
     const kernels::MatrixView view = kernels::row_major(from.data(), codec::Type::f32, 33, 9);
     return Packed<TypeParam>({&view, 1});
   };
-  const Packed<TypeParam> clean_weights = pack(numbers);
+  const Packed<TypeParam> clean_weights = pack(values);
   const Packed<TypeParam> poisoned_weights = pack(poisoned);
   Trial<TypeParam> clean(clean_weights, 8, {}, 22);
   Trial<TypeParam> dirty(poisoned_weights, 8, {}, 22);

@@ -1,4 +1,4 @@
-// tests/kernels/row_tiles_test.cpp - every number lands where a tile product looks for it.
+// tests/kernels/row_tiles_test.cpp - every element lies where a tile product reads it.
 #include <decant/kernels/row_tiles.hpp>
 
 #include "law/bits.hpp"
@@ -36,7 +36,7 @@ void expect_tiles(Index rows, Index columns, Executor& executor) {
   }
 }
 
-TEST(RowTiles, HoldEveryNumberInTileOrder) {
+TEST(RowTiles, HoldEveryElementInTileOrder) {
   ThreadPool pool(3);
   for (Index rows : {1, 2, 5, 6, 7, 11, 12, 13, 40}) {
     for (Index columns : {1, 2, 15, 16, 17, 33, 100}) {

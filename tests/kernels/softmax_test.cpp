@@ -71,12 +71,12 @@ TEST(SoftmaxPart, OfNothingIsZeroAndMinusInfinity) {
   EXPECT_EQ(kernels::log_sum_exp(none), -trial::kInfinity);
   std::vector<float> values(20, trial::kNaN);
   kernels::finish(none, values);
-  for (float number : values) EXPECT_EQ(number, 0.0f);
+  for (float value : values) EXPECT_EQ(value, 0.0f);
   kernels::merge(none, values, SoftmaxPart{}, std::vector<float>(20, trial::kNaN));
   EXPECT_TRUE(none.empty());
 }
 
-TEST(SoftmaxPart, LeavesNumbersBeyondItsValuesAlone) {
+TEST(SoftmaxPart, LeavesMemoryBeyondItsValuesAlone) {
   for (std::size_t dim : {1u, 15u, 16u, 17u}) {
     std::vector<float> values(dim + 1, 2.0f);
     values.back() = -9.0f;
@@ -90,7 +90,7 @@ TEST(SoftmaxPart, LeavesNumbersBeyondItsValuesAlone) {
   }
 }
 
-TEST(SoftmaxPart, KeepsLargeScoresApart) {
+TEST(SoftmaxPart, TellsLargeScoresApart) {
   SoftmaxPart part{88000.0f, 1.0f};
   std::vector<float> values = {1.0f};
   kernels::merge(part, values, {88001.0f, 1.0f}, std::vector<float>{3.0f});

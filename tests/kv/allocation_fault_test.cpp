@@ -1,5 +1,5 @@
-// tests/kv/allocation_fault_test.cpp - where memory runs out, at whatever allocation, a store, a
-// pool and a tree are what they were, and what is asked again is done.
+// tests/kv/allocation_fault_test.cpp - if any allocation fails, stores, pools and prefix trees
+// are unchanged, and the operation succeeds when it is tried again.
 #include "kv/stores.hpp"
 #include "law/allocations.hpp"
 

@@ -173,7 +173,7 @@ TYPED_TEST(ContiguousStore, RefusesWhatIsNoCountOrPosition) {
   EXPECT_THROW((Contiguous<TypeParam>(kGeometry, Index{1} << 60)), std::invalid_argument);
 }
 
-TYPED_TEST(ContiguousStore, NamesTheNumbersWhenItIsFull) {
+TYPED_TEST(ContiguousStore, NamesItsCapacityWhenItIsFull) {
   Contiguous<TypeParam> store(kGeometry, 3);
   try {
     store.reserve(4);

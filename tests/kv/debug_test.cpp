@@ -1,5 +1,5 @@
-// tests/kv/debug_test.cpp - in the debug mode, what is read too early, too late or out of bounds
-// shows.
+// tests/kv/debug_test.cpp - debug stores reveal reads that are too early, too late or out of
+// bounds.
 #include <decant/core/debug.hpp>
 
 #include "kv/stores.hpp"
@@ -35,7 +35,7 @@ class DebugStores : public testing::Test {
     if (!kDebugStores) GTEST_SKIP() << "built without DECANT_DEBUG_STORES";
   }
 
-  // Whether no number of the rows from `first` on is one.
+  // Whether all elements of the rows from `first` on are NaN.
   template <kv::Store S>
   static bool spoiled(const S& store, Position first) {
     bool all = true;
@@ -74,7 +74,7 @@ class DebugStores : public testing::Test {
 using DebugCodecs = testing::Types<F32, BF16, F16, Int8, Int4, FP8E4M3, FP8E5M2>;
 TYPED_TEST_SUITE(DebugStores, DebugCodecs);
 
-TYPED_TEST(DebugStores, HoldNoNumberWhereNoRowWasPut) {
+TYPED_TEST(DebugStores, HoldNaNWhereNoRowWasPut) {
   kv::Contiguous<TypeParam> contiguous(kStoreGeometry, 40);
   this->expect_spoiled(contiguous);
   kv::PagePool<TypeParam> pool(kStoreGeometry, 4, 16);
@@ -84,7 +84,7 @@ TYPED_TEST(DebugStores, HoldNoNumberWhereNoRowWasPut) {
   this->expect_spoiled(ring);
 }
 
-TYPED_TEST(DebugStores, HoldNoNumberWhereARingComesRound) {
+TYPED_TEST(DebugStores, HoldNaNWhereARingWrapsAround) {
   kv::Ring<TypeParam> ring(kStoreGeometry, 20, 4);
   for (Index turn = 0; turn < 30; ++turn) trial::append(ring, this->ids(4));
   ring.reserve(4);
@@ -104,7 +104,7 @@ TYPED_TEST(DebugStores, LeaveSharedPagesAlone) {
   EXPECT_TRUE(trial::holds(fork, this->ids(20)));
 }
 
-TYPED_TEST(DebugStores, EndTheProgramWhereSomethingIsWrittenBehindAPage) {
+TYPED_TEST(DebugStores, EndTheProgramAfterAWriteBehindAPage) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
   EXPECT_DEATH(
       {
@@ -116,8 +116,8 @@ TYPED_TEST(DebugStores, EndTheProgramWhereSomethingIsWrittenBehindAPage) {
       "written behind the end of a page");
 }
 
-// Another thread would have come while the first is inside; one that comes twice is as bad.
-TEST(DebugSoleUse, EndsTheProgramWhereASecondComesIn) {
+// Stands for a second thread that enters while the first is inside.
+TEST(DebugSoleUse, EndsTheProgramIfASecondThreadEnters) {
   if (!kDebugStores) GTEST_SKIP() << "built without DECANT_DEBUG_STORES";
   testing::FLAGS_gtest_death_test_style = "threadsafe";
   debug::SoleUse use;
@@ -129,7 +129,7 @@ TEST(DebugSoleUse, EndsTheProgramWhereASecondComesIn) {
 }
 
 // Two threads that take pages of one pool are bound to meet.
-TEST(DebugSoleUse, IsWhatAPoolAsksFor) {
+TEST(DebugSoleUse, IsCheckedByAPool) {
   if (!kDebugStores) GTEST_SKIP() << "built without DECANT_DEBUG_STORES";
   testing::FLAGS_gtest_death_test_style = "threadsafe";
   EXPECT_DEATH(

@@ -55,11 +55,11 @@ static_assert(kOdd.panel_bytes<BF16>() == 40 * 16 * 2);
 static_assert(kOdd.panel_bytes<F32, BF16>() == 7 * 16 * 4 + 32 * 16 * 2);
 static_assert(kOdd.panel_bytes<Int8>() == 39 * 16 + 2 * 16 * 4);  // a scale a key, and a value
 static_assert(kOdd.panel_bytes<Int8, F16>() == 7 * 16 + 32 * 16 * 2 + 16 * 4);
-static_assert(kOdd.panel_bytes<Int4>() == (4 + 16) * 16 + 2 * 16 * 4);       // two numbers a byte
+static_assert(kOdd.panel_bytes<Int4>() == (4 + 16) * 16 + 2 * 16 * 4);       // two values a byte
 static_assert(kLlama70B.bytes<Int4>(16) == 80 * 8 * 16 * 2 * (64 + 4 * 4));  // a scale for 32
 static_assert(kLlama70B.payload_bytes<Int4>(1) == 80 * 8 * 2 * (64 + 4 * 4));
 static_assert(kOdd.payload_bytes<Int4>(1) == 3 * 5 * (4 + 4 + 16 + 4));
-// A key of 32 numbers, and of others, with a scale for each 32 that it has or begins.
+// Keys of 32 elements and of other sizes, with a scale for each full or begun group of 32.
 constexpr Index int4_key_bytes(Index dim) {
   return Geometry{1, 1, dim, 32}.payload_bytes<Int4>(1) - 20;
 }

@@ -22,7 +22,7 @@ using namespace decant;
 
 constexpr kv::Geometry kArrayGeometry = trial::kStoreGeometry;
 
-// Arrays of all layers, full of a number that no row has.
+// Arrays of all layers, filled with a value that no row has.
 struct Arrays {
   explicit Arrays(Index extent) : tokens(extent) {
     for (Index layer = 0; layer < kArrayGeometry.layers; ++layer) {
@@ -86,8 +86,8 @@ using ExchangedCodecs = testing::Types<codec::F32, codec::BF16, codec::F16, code
                                        codec::Int4, codec::FP8E4M3, codec::FP8E5M2>;
 TYPED_TEST_SUITE(InterchangeOf, ExchangedCodecs);
 
-// Out of pages into a ring that writes over what it has, and out of that: what was rounded once is
-// not rounded again, nor is its scale.
+// From pages into a ring that wraps around, and out of it again: values and scales are not rounded
+// a second time.
 TYPED_TEST(InterchangeOf, GoesFromStoreToStore) {
   const std::vector<Index> ids = numbered(200);
   kv::PagePool<TypeParam> pool(kArrayGeometry, 13, 16);
@@ -123,7 +123,7 @@ TEST(Interchange, OfNoTokensChangesNothing) {
   EXPECT_TRUE(trial::holds(store, numbered(20)));
 }
 
-TEST(Interchange, RefusesWhatIsNotThere) {
+TEST(Interchange, RefusesRowsThatAreNotHeld) {
   kv::Contiguous<codec::F32> store(kArrayGeometry, 20);
   trial::append(store, numbered(10));
   Arrays arrays(8);
@@ -142,8 +142,8 @@ TEST(Interchange, RefusesWhatIsNotThere) {
   kv::Ring<codec::F32> ring(kArrayGeometry, 20, 5, 3);  // its first three tokens, and a gap
   for (Index id = 0; id < 100; ++id) trial::append(ring, std::vector<Index>{id});
   EXPECT_THROW(arrays.fill(ring, {0, 8}), std::invalid_argument);
-  for (const auto& numbers : arrays.keys) {
-    for (float number : numbers) EXPECT_EQ(number, 9.0f);
+  for (const auto& keys : arrays.keys) {
+    for (float value : keys) EXPECT_EQ(value, 9.0f);
   }
 }
 

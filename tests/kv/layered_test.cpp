@@ -1,5 +1,5 @@
-// tests/kv/layered_test.cpp - two stores as one, against a list: layers keep what is theirs, and
-// what one of them refuses leaves both as they were.
+// tests/kv/layered_test.cpp - two stores as one, against a list: each layer holds its own rows,
+// and if one store refuses, both are unchanged.
 #include <decant/kv/layered.hpp>
 
 #include "kv/stores.hpp"
@@ -45,7 +45,7 @@ std::vector<Index> next_ids(Index& next, Index count) {
   return ids;
 }
 
-TEST(Layered, HoldsWhatEachLayerKeepsWhateverComes) {
+TEST(Layered, HoldsTheRowsOfEachLayerUnderAnyOperations) {
   std::mt19937 random(5);
   const auto below = [&](Index n) {
     return static_cast<Index>(random() % static_cast<unsigned>(n));
@@ -68,12 +68,12 @@ TEST(Layered, HoldsWhatEachLayerKeepsWhateverComes) {
   ASSERT_GT(store.begin(1), 0);
   trial::StoredRow row = trial::row_of(ids[0], 0, 2);
   const trial::StoredRow first = row;
-  store.get(0, 2, 0, row.key, row.value);  // of the layer that keeps all
+  store.get(0, 2, 0, row.key, row.value);  // of the layer that holds all
   EXPECT_EQ(row.key, trial::stored<BF16>(first.key));
   EXPECT_THROW(store.get(1, 2, 0, row.key, row.value), std::invalid_argument);
 }
 
-TEST(Layered, CostsARingAndWhatItsOtherLayersKeep) {
+TEST(Layered, CostsARingAndTheRowsOfItsOtherLayers) {
   const auto store = made(600, 9);
   EXPECT_EQ(store.bytes(),
             kv::Ring<BF16>::bytes_for(kPartGeometry, 20, 9) + kPartGeometry.bytes<BF16>(600));
@@ -84,7 +84,7 @@ TEST(Layered, CostsARingAndWhatItsOtherLayersKeep) {
   EXPECT_EQ(store.capacity(), 600);
 }
 
-TEST(Layered, HandsOutTheBlocksOfTheStoreThatHasTheLayer) {
+TEST(Layered, HandsOutThePanelSpansOfTheStoreThatHasTheLayer) {
   auto store = made(600, 9);
   Index next = 0;
   for (int chunk = 0; chunk < 30; ++chunk) append(store, next_ids(next, 9));
@@ -102,7 +102,7 @@ TEST(Layered, HandsOutTheBlocksOfTheStoreThatHasTheLayer) {
   }
 }
 
-TEST(Layered, StaysAsItWasWhereOnePartRefuses) {
+TEST(Layered, IsUnchangedIfOneStoreRefuses) {
   kv::PagePool<F32> pool(kPartGeometry, 4, 16);
   RingAndPages store(kWindows, kv::Ring<F32>(kPartGeometry, 20, 16), kv::Paged<F32>(pool));
   Index next = 0;

@@ -1,6 +1,5 @@
 // tests/kv/operations_test.cpp - a hundred thousand operations on one small pool, against lists
-// that forget nothing: sequences grow, fork, go back, give up, share prefixes, are evicted, saved
-// and restored.
+// of all rows: sequences grow, fork, rewind, end, share prefixes, are evicted, saved and restored.
 #include "io/written_files.hpp"
 #include "law/bits.hpp"
 
@@ -33,7 +32,7 @@ using Store = kv::Paged<Keys, Values>;
 
 constexpr kv::Geometry kShape = {.layers = 1, .heads = 1, .key_dim = 3, .value_dim = 2};
 
-// What a token's row is depends on all tokens up to it, as it does in a model.
+// A token's row depends on all tokens up to it, as in a model.
 std::vector<std::uint64_t> ids_of(std::span<const Token> tokens) {
   std::vector<std::uint64_t> ids;
   std::uint64_t hash = 1;
@@ -49,7 +48,7 @@ std::array<float, 5> row_of(std::uint64_t id) {
   for (std::size_t n = 0; n < row.size(); ++n) {
     row[n] = static_cast<float>(static_cast<int>(id >> n % 5 * 4 & 0x7F) - 63);
   }
-  row[0] = 127.0f;  // the scale is 1, and whole numbers are exact
+  row[0] = 127.0f;  // the scale is 1, and integers are exact
   return row;
 }
 
@@ -59,16 +58,16 @@ struct Operation {
   Index much = 0;
 
   friend std::ostream& operator<<(std::ostream& out, const Operation& at) {
-    constexpr std::array kNames = {"nothing", "grow", "fork",  "go back", "give up",       "keep",
-                                   "match",   "drop", "evict", "cancel",  "save, restore", "grow"};
+    constexpr std::array kNames = {"nothing", "grow", "fork",  "rewind", "give up",       "cache",
+                                   "match",   "drop", "evict", "cancel", "save, restore", "grow"};
     return out << kNames[static_cast<std::size_t>(at.what)] << " #" << at.who << " by " << at.much;
   }
 };
 
 class OperationsWorld {
  public:
-  OperationsWorld(Index page_tokens, Index kept_pages, std::filesystem::path file)
-      : pool_(kShape, 12, page_tokens), tree_(pool_, kept_pages), file_(std::move(file)) {
+  OperationsWorld(Index page_tokens, Index most_cached, std::filesystem::path file)
+      : pool_(kShape, 12, page_tokens), tree_(pool_, most_cached), file_(std::move(file)) {
     sequences_.push_back({Store(pool_), {}});
   }
 
@@ -206,7 +205,7 @@ class OperationsWorld {
     add(std::move(sequence));
   }
 
-  // A request that matches, computes a part and goes away.
+  // A request that matches, computes a part and is cancelled.
   void cancel(const Sequence& like, Index much) {
     std::vector<Token> prompt = like.tokens;
     prompt.push_back(1);
@@ -224,7 +223,7 @@ class OperationsWorld {
     at.store.rewind(0);
     try {
       io::Snapshot::open(file_).restore(at.store, "model");
-    } catch (const CacheFull&) {  // what it gave up is kept, or used by others
+    } catch (const CacheFull&) {  // the pages that it gave up are cached, or used by others
       at.tokens.clear();
     }
   }
@@ -236,10 +235,10 @@ class OperationsWorld {
 };
 
 // Of thirteen faults planted one at a time (no copy of a shared page, half of one, rewinds that
-// keep a page too many, forks and cached pages that are miscounted, kept pages that are written or
-// freed in use, the wrong page kept, evicted ones not dropped, rows restored a slot late and the
-// like) it caught twelve; the last, evicting what a sequence uses, costs a hit and no row.
-// Operations shrink to nothing one by one.
+// leave a page too many, forks and cached pages that are miscounted, cached pages that are written
+// or freed in use, the wrong page cached, evicted ones not dropped, rows restored a slot late and
+// the like) it caught twelve; the last, evicting what a sequence uses, costs a hit but no row. A
+// failure shrinks by leaving out operations one by one.
 RC_GTEST_PROP(Operations, HoldWhatListsHold, ()) {
   constexpr std::size_t kCount = trial::kSlowBuild ? 40 : 1000;  // of a hundred runs
   const auto any = rc::gen::apply(

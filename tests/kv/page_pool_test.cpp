@@ -1,4 +1,4 @@
-// tests/kv/page_pool_test.cpp - pages that are taken, shared, kept and given back.
+// tests/kv/page_pool_test.cpp - pages that are taken, shared, cached and released.
 #include <decant/kv/page_pool.hpp>
 
 #include "kv/stores.hpp"
@@ -39,11 +39,11 @@ TEST(PagePool, CountsUsersOfAPage) {
   expect_counts(pool, 0, 0, 3);
 }
 
-TEST(PagePool, KeepsAPageWithoutUsers) {
+TEST(PagePool, CachesAPageWithoutUsers) {
   PagePool<F32> pool(kStoreGeometry, 2, 16);
   const PageId page = pool.take();
   pool.keep(page);
-  EXPECT_TRUE(pool.shared(page));  // what is kept is not written
+  EXPECT_TRUE(pool.shared(page));  // a cached page is not written
   expect_counts(pool, 1, 0, 1);
   pool.release(page);
   expect_counts(pool, 0, 1, 1);
@@ -56,7 +56,7 @@ TEST(PagePool, KeepsAPageWithoutUsers) {
   expect_counts(pool, 0, 0, 2);
 }
 
-TEST(PagePool, DropsAKeptPageToTheFreeOnes) {
+TEST(PagePool, DropsACachedPageToTheFreeOnes) {
   PagePool<F32> pool(kStoreGeometry, 2, 16);
   const PageId page = pool.take();
   pool.keep(page);
@@ -71,11 +71,11 @@ TEST(PagePool, IsFullWhenNoPageIsFree) {
   EXPECT_THROW(pool.take(), CacheFull);
   pool.keep(page);
   pool.release(page);
-  EXPECT_THROW(pool.take(), CacheFull);  // a kept page is for its keeper to drop
+  EXPECT_THROW(pool.take(), CacheFull);  // only the cache drops a cached page
   expect_counts(pool, 0, 1, 0);
 }
 
-TEST(PagePool, RefusesWhatIsNoPool) {
+TEST(PagePool, RefusesInvalidSizes) {
   EXPECT_THROW(PagePool<F32>(kStoreGeometry, 0, 16), std::invalid_argument);
   EXPECT_THROW(PagePool<F32>(kStoreGeometry, -1, 16), std::invalid_argument);
   EXPECT_THROW(PagePool<F32>(kStoreGeometry, 1, 0), std::invalid_argument);

@@ -1,5 +1,5 @@
 // tests/kv/paged_test.cpp - sequences that share the pages of one pool, under any operations,
-// against lists that forget nothing.
+// against lists of all rows.
 #include <decant/kv/paged.hpp>
 
 #include "kv/stores.hpp"
@@ -43,7 +43,7 @@ std::vector<Index> ids_from(Index first, Index count) {
   return ids;
 }
 
-// Sequences of one pool, and what each of them ought to hold.
+// Sequences of one pool, and the rows that each should hold.
 template <class K, class V>
 class World {
  public:
@@ -138,7 +138,7 @@ class World {
   Index next_ = 0;
 };
 
-// Operations are numbers, so that a failure shrinks to a few small ones.
+// Operations are integers, so that a failure shrinks to a few small ones.
 RC_GTEST_PROP(PagedSequences, HoldWhatListsHoldUnderAnyOperations, ()) {
   const auto steps =
       *rc::gen::resize(trial::kSlowBuild ? 40 : 300,
@@ -247,7 +247,7 @@ TEST(Paged, RefusesPagesThatAreNotAsManyAsItsTokensTake) {
   EXPECT_EQ(pool.used_pages(), 2);
 }
 
-TEST(Paged, GivesItsPagesBackWhenItGoes) {
+TEST(Paged, ReleasesItsPagesWhenItIsDestroyed) {
   PagePool<F32> pool(kStoreGeometry, 4, 32);
   {
     Paged<F32> one(pool);

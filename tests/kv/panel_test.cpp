@@ -1,5 +1,5 @@
-// tests/kv/panel_test.cpp - the layout of a panel, against its drawing, for keys and values in
-// formats of their own.
+// tests/kv/panel_test.cpp - the documented layout of a panel, for keys and values in formats of
+// their own.
 #include <decant/kv/panel.hpp>
 
 #include "kv/stores.hpp"
@@ -37,12 +37,13 @@ T at(const std::vector<std::byte>& panel, Index byte) {
   return number;
 }
 
-template <class Pair>
+template <class Formats>
 class Panel : public testing::Test {};
-using Pairs = testing::Types<Formats<F32, F32>, Formats<BF16, F16>, Formats<Int8, Int8>,
-                             Formats<Int8, BF16>, Formats<F32, FP8E4M3>, Formats<FP8E5M2, Int8>,
-                             Formats<Int4, Int4>, Formats<BF16, Int4>>;
-TYPED_TEST_SUITE(Panel, Pairs);
+using KeyValueFormats =
+    testing::Types<Formats<F32, F32>, Formats<BF16, F16>, Formats<Int8, Int8>, Formats<Int8, BF16>,
+                   Formats<F32, FP8E4M3>, Formats<FP8E5M2, Int8>, Formats<Int4, Int4>,
+                   Formats<BF16, Int4>>;
+TYPED_TEST_SUITE(Panel, KeyValueFormats);
 
 std::vector<float> key_of(Index slot) {
   return trial::noisy(kKeyDim, 1 + 2 * static_cast<std::uint64_t>(slot));
@@ -51,18 +52,18 @@ std::vector<float> value_of(Index slot) {
   return trial::noisy(kValueDim, 2 + 2 * static_cast<std::uint64_t>(slot));
 }
 
-// Where a row's scale of its number `number` lies among [scales][16 slots].
+// The index of the scale of element `number` of a row in [scales][16 slots].
 template <class C>
 Index scale_place(Index slot, Index number) {
   return (C::kGroup > 0 ? number / C::kGroup * 16 : 0) + slot;
 }
 template <class C>
-Index scales(Index numbers) {
+Index scales(Index values) {
   if (!C::kScaled) return 0;
-  return C::kGroup > 0 ? (numbers + C::kGroup - 1) / C::kGroup : 1;
+  return C::kGroup > 0 ? (values + C::kGroup - 1) / C::kGroup : 1;
 }
 
-// The number in a cell, and that of a row as the format rounds it.
+// The value of a cell, and that of a row as the format rounds it.
 template <class C>
 float cell_number(const std::vector<std::byte>& panel, Index cells_at, Index cell, Index part) {
   using Cell = typename C::Cell;
@@ -73,7 +74,7 @@ float rounded(float number, float scale) {
   return codec::load<C>(codec::store<C>([&](Index) { return number * (1.0f / scale); }), 0);
 }
 
-TYPED_TEST(Panel, LiesAsItIsDrawn) {
+TYPED_TEST(Panel, HasTheDocumentedLayout) {
   using K = typename TypeParam::Keys;
   using V = typename TypeParam::Values;
   const PanelLayout<K, V> layout(kPanelGeometry);
@@ -127,7 +128,7 @@ TYPED_TEST(Panel, HasScalesOfItsRows) {
   }
 }
 
-TYPED_TEST(Panel, KeepsWhatIsNoNumberInItsToken) {
+TYPED_TEST(Panel, PropagatesNaNWithinItsToken) {
   using K = typename TypeParam::Keys;
   using V = typename TypeParam::Values;
   const PanelLayout<K, V> layout(kPanelGeometry);

@@ -1,4 +1,4 @@
-// tests/kv/prefix_summary_test.cpp - a summary says what its tree would, and travels in pieces.
+// tests/kv/prefix_summary_test.cpp - a summary answers as its tree would, and is sent as changes.
 #include <decant/codec/plain.hpp>
 #include <decant/core/random.hpp>
 #include <decant/kv/prefix_summary.hpp>
@@ -27,14 +27,14 @@ using PageHashes = std::vector<std::uint64_t>;
 
 constexpr Index kPage = 16;
 
-// A tree of a few pages, where lengths are all that matters.
-class Kept {
+// A tree of a few pages, of which only lengths are tested.
+class Cache {
  public:
-  explicit Kept(Index pages) : pool_({1, 1, 1, 1}, pages + 8, kPage), tree_(pool_, pages) {}
+  explicit Cache(Index pages) : pool_({1, 1, 1, 1}, pages + 8, kPage), tree_(pool_, pages) {}
 
   const kv::PrefixTree<F32>& tree() const { return tree_; }
 
-  void keep(const CacheNamespace& space, const Tokens& tokens) {
+  void insert(const CacheNamespace& space, const Tokens& tokens) {
     kv::Paged<F32> store = tree_.match(space, tokens);
     const Index rest = std::ssize(tokens) - store.end();
     store.reserve(rest);
@@ -48,10 +48,10 @@ class Kept {
 };
 
 TEST(PrefixSummary, SaysWhatItsTreeWouldReuse) {
-  Kept kept(4);
+  Cache cache(4);
   const Tokens prompt = tokens_from(0, 56);
-  kept.keep({1, 2, 3}, prompt);
-  const PrefixSummary summary = PrefixSummary::of(kept.tree());
+  cache.insert({1, 2, 3}, prompt);
+  const PrefixSummary summary = PrefixSummary::of(cache.tree());
   EXPECT_EQ(summary.page_tokens(), kPage);
   EXPECT_EQ(summary.pages(), 3);
   for (Index length : {0, 1, 15, 16, 17, 32, 33, 48, 49, 56}) {
@@ -65,7 +65,7 @@ TEST(PrefixSummary, SaysWhatItsTreeWouldReuse) {
   EXPECT_EQ(summary.matched({1, 2, 3}, other), 0);
 }
 
-TEST(PrefixSummary, KeepsModelsAdaptersAndTenantsApart) {
+TEST(PrefixSummary, TellsModelsAdaptersAndTenantsApart) {
   const Tokens prompt = tokens_from(0, 17);
   std::vector<CacheNamespace> spaces;
   for (std::uint64_t high : {std::uint64_t{0}, std::uint64_t{1} << 32}) {
@@ -88,8 +88,8 @@ TEST(PrefixSummary, KeepsModelsAdaptersAndTenantsApart) {
   }
 }
 
-// Prompts of a few beginnings and ends through a tree that has room for some of them, told in
-// changes: the one who listens knows what the tree would reuse of any prompt.
+// Prompts with a few common beginnings and ends, in a tree with room for some of them: a summary
+// that applies the changes knows how much of any prompt the tree would reuse.
 TEST(PrefixSummary, FollowsATreeByChanges) {
   const auto draw = [](Index step, Index below, std::size_t which) {
     return static_cast<Index>(uniform(9, 0, step, which) * static_cast<double>(below));
@@ -103,12 +103,12 @@ TEST(PrefixSummary, FollowsATreeByChanges) {
   const auto space = [](Index step) {
     return CacheNamespace{0, 0, static_cast<std::uint64_t>(step) / 7 % 2};
   };
-  Kept kept(9);
+  Cache cache(9);
   PrefixSummary told(kPage), before(kPage);
   Index dropped = 0;
   for (Index step = 0; step < 200; ++step) {
-    kept.keep(space(step), prompt(step));
-    const PrefixSummary now = PrefixSummary::of(kept.tree());
+    cache.insert(space(step), prompt(step));
+    const PrefixSummary now = PrefixSummary::of(cache.tree());
     const PrefixSummary::Change change = now.since(before);
     dropped += std::ssize(change.dropped);
     told.apply(change);
@@ -116,7 +116,7 @@ TEST(PrefixSummary, FollowsATreeByChanges) {
     EXPECT_EQ(told, now);
     for (Index other = step; other < step + 5; ++other) {
       EXPECT_EQ(told.matched(space(other), prompt(other)),
-                kept.tree().matched(space(other), prompt(other)))
+                cache.tree().matched(space(other), prompt(other)))
           << step;
     }
   }

@@ -1,5 +1,5 @@
-// tests/kv/prefix_tree_test.cpp - beginnings that are kept: found by tokens, whatever the hash, and
-// given up in order.
+// tests/kv/prefix_tree_test.cpp - cached prefixes: found by tokens, whatever the hash, and evicted
+// in order.
 #include <decant/kv/prefix_tree.hpp>
 
 #include "kv/stores.hpp"
@@ -32,7 +32,7 @@ using trial::tokens_from;
 
 using Tokens = std::vector<Token>;
 
-// Rows of a sequence: a token's row stands for all that lies before it, as keys and values do.
+// Rows of a sequence: a token's row depends on all tokens before it, as keys and values do.
 class Rows {
  public:
   std::vector<Index> of(const CacheNamespace& space, const Tokens& tokens) {
@@ -40,7 +40,7 @@ class Rows {
     for (std::size_t end = 1; end <= tokens.size(); ++end) {
       const auto key =
           std::pair(space, Tokens(tokens.begin(), tokens.begin() + static_cast<long>(end)));
-      ids.push_back(numbers_.emplace(key, std::ssize(numbers_)).first->second);
+      ids.push_back(ids_of_.emplace(key, std::ssize(ids_of_)).first->second);
     }
     return ids;
   }
@@ -53,7 +53,7 @@ class Rows {
   }
 
  private:
-  std::map<std::pair<CacheNamespace, Tokens>, Index> numbers_;
+  std::map<std::pair<CacheNamespace, Tokens>, Index> ids_of_;
 };
 
 struct ConstantHash {
@@ -96,9 +96,9 @@ TYPED_TEST(Prefixes, AreReusedUpToTheLastToken) {
   EXPECT_EQ(tree.matched(space, other), 0);
 }
 
-// Two sequences compute the same beginning at once; the first keeps it, and the second what comes
-// behind. Then the first goes: its pages are in no use, but stand before one that is.
-TYPED_TEST(Prefixes, GiveWayBeforePagesThatAreInUse) {
+// Two sequences compute the same prefix at once; the first caches it, the second what follows. Then
+// the first ends: its pages are unused, but precede one in use.
+TYPED_TEST(Prefixes, AreEvictedBeforePagesThatAreInUse) {
   PagePool<F32> pool(kStoreGeometry, 6, 16);
   PrefixTree<F32, F32, TypeParam> tree(pool);
   Rows rows;
@@ -124,7 +124,7 @@ TYPED_TEST(Prefixes, GiveWayBeforePagesThatAreInUse) {
   EXPECT_TRUE(holds(other, rows.of(space, longer)));
 }
 
-TYPED_TEST(Prefixes, OfOtherModelsAdaptersAndTenantsAreOthers) {
+TYPED_TEST(Prefixes, OfOtherModelsAdaptersAndTenantsAreNotShared) {
   PagePool<F32> pool(kStoreGeometry, 20, 16);
   PrefixTree<F32, F32, TypeParam> tree(pool);
   Rows rows;
@@ -144,33 +144,33 @@ TYPED_TEST(Prefixes, OfOtherModelsAdaptersAndTenantsAreOthers) {
   }
 }
 
-TYPED_TEST(Prefixes, ThatAreUsedLeastRecentlyGiveWay) {
+TYPED_TEST(Prefixes, ThatAreUsedLeastRecentlyAreEvicted) {
   PagePool<F32> pool(kStoreGeometry, 8, 16);
   PrefixTree<F32, F32, TypeParam> tree(pool, 3);
   Rows rows;
-  const auto keep = [&](Token first, Index count, int priority) {
+  const auto cache = [&](Token first, Index count, int priority) {
     const Tokens prompt = tokens_from(first, count);
     Paged<F32> store = tree.match({}, prompt);
     rows.complete(store, {}, prompt);
     tree.insert({}, prompt, store, priority);
   };
   const auto held = [&](Token first) { return tree.matched({}, tokens_from(first, 49)); };
-  keep(0, 16, 0);
-  keep(100, 16, 0);
-  keep(200, 16, 1);
+  cache(0, 16, 0);
+  cache(100, 16, 0);
+  cache(200, 16, 1);
   EXPECT_EQ(tree.pages(), 3);
   static_cast<void>(tree.match({}, tokens_from(0, 17)));  // used again
-  keep(300, 16, 0);
+  cache(300, 16, 0);
   EXPECT_EQ(held(0), 16);
   EXPECT_EQ(held(100), 0);
   EXPECT_EQ(held(200), 16);
   EXPECT_EQ(held(300), 16);
-  keep(400, 16, 0);
-  keep(500, 16, 0);
+  cache(400, 16, 0);
+  cache(500, 16, 0);
   EXPECT_EQ(held(200), 16);  // of a higher priority
   EXPECT_EQ(tree.pages(), 3);
   EXPECT_EQ(tree.statistics().evicted_pages, 3);
-  keep(600, 48, 0);  // takes its own beginning for no victim
+  cache(600, 48, 0);  // does not evict its own prefix
   EXPECT_EQ(held(600), 32);
   EXPECT_EQ(held(200), 16);
   EXPECT_EQ(pool.free_pages() + pool.cached_pages(), 8);
@@ -211,7 +211,7 @@ TYPED_TEST(Prefixes, OutliveTheTreeInTheSequencesThatUseThem) {
   EXPECT_EQ(pool.free_pages(), 4);
 }
 
-// One page under two names, and in two trees: it is free when the last of them lets go.
+// One page under two names, and in two trees: it is free when the last of them drops it.
 TEST(PrefixTree, SharesPagesWithOtherSpacesAndTrees) {
   PagePool<F32> pool(kStoreGeometry, 4, 16);
   Rows rows;
@@ -235,7 +235,7 @@ TEST(PrefixTree, SharesPagesWithOtherSpacesAndTrees) {
   EXPECT_EQ(pool.free_pages() + pool.used_pages(), 4);
 }
 
-TEST(PrefixTree, SparesWhatItIsAboutToGrowOn) {
+TEST(PrefixTree, DoesNotEvictThePrefixThatItExtends) {
   PagePool<F32> pool(kStoreGeometry, 6, 16);
   PrefixTree<F32> tree(pool, 1);
   Rows rows;
@@ -253,7 +253,7 @@ TEST(PrefixTree, SparesWhatItIsAboutToGrowOn) {
   EXPECT_EQ(pool.cached_pages(), 1);
 }
 
-TEST(PrefixTree, GivesUpNothingForRoomThatCannotBeMade) {
+TEST(PrefixTree, EvictsNothingIfThatCannotMakeRoom) {
   PagePool<F32> pool(kStoreGeometry, 4, 16);
   PrefixTree<F32> tree(pool);
   Rows rows;

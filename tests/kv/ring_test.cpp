@@ -1,5 +1,4 @@
-// tests/kv/ring_test.cpp - a ring against a list: what a window needs is held, and the rest is
-// refused.
+// tests/kv/ring_test.cpp - a ring against a list: rows of the window are held, others refused.
 #include <decant/kv/ring.hpp>
 
 #include "kv/stores.hpp"
@@ -27,7 +26,7 @@ using trial::kStoreGeometry;
 
 static_assert(kv::Store<Ring<F32>> && kv::Store<Ring<Int8, BF16>>);
 
-TEST(Ring, HoldsAWindowBehindEveryTokenOfAChunkWhateverComes) {
+TEST(Ring, HoldsAWindowBehindEveryTokenOfAChunk) {
   std::mt19937 random(3);
   const auto below = [&](Index n) {
     return static_cast<Index>(random() % static_cast<unsigned>(n));
@@ -83,15 +82,15 @@ TEST(Ring, TakesAsFewPanelsAsAWindowAndAChunkCanTouch) {
   EXPECT_EQ(Ring<F32>::bytes_for(kStoreGeometry, 1, 1), 1 * panel);
 }
 
-// Blocks ascend, cover what is held, and are where get() reads.
-TEST(Ring, HandsOutWhatItHoldsInAtMostTwoBlocks) {
+// Panel spans ascend, cover what is held, and are where get() reads.
+TEST(Ring, HandsOutItsRowsInAtMostTwoPanelSpans) {
   Ring<F32> ring(kStoreGeometry, 40, 7);
   const kv::PanelLayout<F32> layout(kStoreGeometry);
   for (Index id = 0; id < 400; ++id) {
     append(ring, std::vector<Index>{id});
     if (id % 29 == 28) {
       ring.reserve(7);
-      ring.rewind(ring.end() - 2);  // what was reserved is none of it
+      ring.rewind(ring.end() - 2);  // reserved slots are not handed out
     }
     const auto blocks = ring.panel_spans(1, 1);
     ASSERT_LE(blocks.size(), 2u);
@@ -135,14 +134,14 @@ TEST(Ring, SaysHowFarItGoesBack) {
   EXPECT_EQ(ring.earliest_rewind(), 0);
 }
 
-// A bounded cache must not lose its beginning when it wraps.
-TEST(Ring, KeepsTheFirstTokensHoweverTheyCome) {
+// Sink tokens are not overwritten when the ring wraps around.
+TEST(Ring, HoldsItsSinkTokensHoweverTheyCome) {
   const Index panel = kStoreGeometry.bytes<F32>(16);
   EXPECT_EQ(Ring<F32>::bytes_for(kStoreGeometry, 40, 7, 2), 4 * panel + panel);
-  for (Index kept : {1, 2, 16, 20}) {
+  for (Index sinks : {1, 2, 16, 20}) {
     for (const std::vector<Index>& chunks :
          {std::vector<Index>{1}, std::vector<Index>{5, 7}, std::vector<Index>{12}}) {
-      Ring<F32> ring(kStoreGeometry, 40, 12, kept);
+      Ring<F32> ring(kStoreGeometry, 40, 12, sinks);
       std::vector<Index> ids;
       for (std::size_t n = 0; ring.end() < (trial::kSlowBuild ? 120 : 300); ++n) {
         std::vector<Index> more(static_cast<std::size_t>(chunks[n % chunks.size()]));
@@ -156,16 +155,16 @@ TEST(Ring, KeepsTheFirstTokensHoweverTheyCome) {
           covered = block.end();
         }
         ASSERT_GE(covered, ring.end());
-        for (Position at = 0; at < std::min(kept, ring.end()); ++at) {
+        for (Position at = 0; at < std::min(sinks, ring.end()); ++at) {
           trial::StoredRow row = trial::row_of(at, 1, 2);
           const trial::StoredRow put = row;
           ring.get(1, 2, at, row.key, row.value);
-          ASSERT_EQ(row, put) << "token " << at << " of " << kept << " kept";
+          ASSERT_EQ(row, put) << "token " << at << " of " << sinks << " sink tokens";
         }
       }
-      ASSERT_GT(ring.begin(0), kept);
+      ASSERT_GT(ring.begin(0), sinks);
       trial::StoredRow row = trial::row_of(0, 0, 0);
-      EXPECT_THROW(ring.get(0, 0, kept, row.key, row.value), std::invalid_argument);
+      EXPECT_THROW(ring.get(0, 0, sinks, row.key, row.value), std::invalid_argument);
       ring.rewind(0);
       EXPECT_EQ(ring.begin(0), 0);
     }
@@ -173,7 +172,7 @@ TEST(Ring, KeepsTheFirstTokensHoweverTheyCome) {
   EXPECT_THROW(Ring<F32>(kStoreGeometry, 40, 7, -1), std::invalid_argument);
 }
 
-TEST(Ring, RefusesWhatItWasNotMadeFor) {
+TEST(Ring, RefusesInvalidSizesAndLayers) {
   EXPECT_THROW(Ring<F32>(kStoreGeometry, 0, 4), std::invalid_argument);
   EXPECT_THROW(Ring<F32>(kStoreGeometry, 4, 0), std::invalid_argument);
   EXPECT_THROW(Ring<F32>(kStoreGeometry, std::numeric_limits<Index>::max(), 4),

@@ -1,5 +1,5 @@
-// tests/kv/rows_test.cpp - rows of any size and of any numbers: each comes out of a panel as its
-// format says, and writing one touches no other.
+// tests/kv/rows_test.cpp - rows of any size and any values: each is read back as its format
+// rounds it, and writing one touches no other.
 #include <decant/kv/panel.hpp>
 
 #include "kv/stores.hpp"
@@ -38,7 +38,7 @@ constexpr Index kLargestDim = 70;
 constexpr float kHuge = std::numeric_limits<float>::max();
 constexpr float kTiny = std::numeric_limits<float>::denorm_min();
 
-// Rows of `dim` numbers in which something is odd.
+// Rows of `dim` values with extremes of all kinds.
 std::vector<std::vector<float>> odd_rows(Index dim) {
   const auto size = static_cast<std::size_t>(dim);
   std::vector<std::vector<float>> rows = {trial::noisy(dim, 5),
@@ -63,7 +63,7 @@ std::vector<std::vector<float>> odd_rows(Index dim) {
   return rows;
 }
 
-// What int4 makes of a row, written out.
+// A row as int4 rounds it, written out.
 std::vector<float> in_four_bits(std::span<const float> row) {
   std::vector<float> result;
   for (std::size_t begin = 0; begin < row.size(); begin += 32) {
@@ -82,13 +82,13 @@ std::vector<float> in_four_bits(std::span<const float> row) {
   return result;
 }
 
-// The same numbers, or both none.
-bool same_numbers(const std::vector<float>& a, const std::vector<float>& b) {
+// Equal values; NaN equals NaN.
+bool same_values(const std::vector<float>& a, const std::vector<float>& b) {
   return std::ranges::equal(
       a, b, [](float x, float y) { return x == y || (std::isnan(x) && std::isnan(y)); });
 }
 
-// A row in front of numbers that are none of it.
+// A row with other values behind it in memory.
 std::vector<float> followed(const std::vector<float>& row) {
   std::vector<float> longer = row;
   longer.resize(row.size() + 64, 1e30f);
@@ -110,14 +110,14 @@ TEST(RowsInFourBits, ComeOutAsTheFormatSays) {
       layout.put(panel.data(), slot, std::span(longer_key).first(key.size()),
                  std::span(longer_value).first(value.size()));
       layout.get(panel.data(), slot, key, value);
-      ASSERT_TRUE(same_numbers(key, in_four_bits(keys[n]))) << "a key of " << dim << ", row " << n;
-      ASSERT_TRUE(same_numbers(value, in_four_bits(values[n]))) << "a value, row " << n;
+      ASSERT_TRUE(same_values(key, in_four_bits(keys[n]))) << "a key of " << dim << ", row " << n;
+      ASSERT_TRUE(same_values(value, in_four_bits(values[n]))) << "a value, row " << n;
     }
   }
 }
 
-// Memory beside the row widens no range: a step is that of the numbers there are.
-TEST(RowsInFourBits, AreAsFineAsTheirOwnNumbers) {
+// Memory beside the row has no influence: the quantisation step is that of the row's own values.
+TEST(RowsInFourBits, AreAsFineAsTheirOwnValues) {
   std::vector<float> row(48);
   for (std::size_t i = 0; i < row.size(); ++i) row[i] = 0.01f * static_cast<float>(i);
   const kv::PanelLayout<Int4> layout({1, 1, 48, 48});
@@ -132,11 +132,11 @@ TEST(RowsInFourBits, AreAsFineAsTheirOwnNumbers) {
   }
 }
 
-template <class Pair>
+template <class Formats>
 class PanelRow : public testing::Test {};
-using RowPairs = testing::Types<Formats<F32, BF16>, Formats<Int8, FP8E4M3>, Formats<Int4, Int4>,
-                                Formats<F16, Int4>, Formats<Int8, Int4>, Formats<Int4, FP8E5M2>>;
-TYPED_TEST_SUITE(PanelRow, RowPairs);
+using RowFormats = testing::Types<Formats<F32, BF16>, Formats<Int8, FP8E4M3>, Formats<Int4, Int4>,
+                                  Formats<F16, Int4>, Formats<Int8, Int4>, Formats<Int4, FP8E5M2>>;
+TYPED_TEST_SUITE(PanelRow, RowFormats);
 
 // Which bytes `write` writes: those that do not depend on what was there.
 template <class Write>
@@ -194,7 +194,7 @@ Bytes stored_in(const kv::PanelRows<C, Cells>& rows, Index dim, const std::byte*
   return bytes;
 }
 
-// What is stored depends on the numbers of the row alone, not on what follows them in memory.
+// Stored bytes depend on the elements of the row alone, not on what follows them in memory.
 TYPED_TEST(PanelRow, LiesTheSameWhateverFollowsIt) {
   using V = typename TypeParam::Values;
   for (Index dim = 1; dim <= kLargestDim; ++dim) {
@@ -210,7 +210,7 @@ TYPED_TEST(PanelRow, LiesTheSameWhateverFollowsIt) {
   }
 }
 
-// Out of one slot and into another: the same numbers there, and nothing beside.
+// A row moved from one slot to another has the same bytes, and no other byte changes.
 TYPED_TEST(PanelRow, MovesAsItLies) {
   using K = typename TypeParam::Keys;
   for (Index dim = 1; dim <= kLargestDim; ++dim) {
@@ -268,7 +268,7 @@ testing::AssertionResult lies_as_new(const S& store, std::span<const Index> ids)
   return testing::AssertionSuccess();
 }
 
-// Rows of several groups grow, go back and come again, are forked and come round.
+// Rows of several groups are appended, rewound and appended again, forked and wrapped around.
 TYPED_TEST(PanelRow, LiesInEveryStoreAsInANewOne) {
   using K = typename TypeParam::Keys;
   using V = typename TypeParam::Values;

@@ -1,4 +1,4 @@
-// tests/kv/stores.hpp - rows that are known by a number, and stores that are asked for them.
+// tests/kv/stores.hpp - rows made from an id, and stores compared with lists of ids.
 #pragma once
 
 #include "law/bits.hpp"
@@ -39,20 +39,19 @@ inline StoredRow row_of(Index id, Index layer, Index head,
   return {noisy(geometry.key_dim, 2 * seed), noisy(geometry.value_dim, 2 * seed + 1)};
 }
 
-// What a row becomes in a store: rounded, and its scales with it.
+// A row as a store rounds it, scales included.
 template <codec::Codec C>
-std::vector<float> stored(std::vector<float> numbers) {
-  const std::size_t group = C::kGroup > 0 ? std::size_t{C::kGroup} : numbers.size();
-  for (std::size_t begin = 0; begin < numbers.size(); begin += group) {
-    const std::span some =
-        std::span(numbers).subspan(begin, std::min(group, numbers.size() - begin));
+std::vector<float> stored(std::vector<float> values) {
+  const std::size_t group = C::kGroup > 0 ? std::size_t{C::kGroup} : values.size();
+  for (std::size_t begin = 0; begin < values.size(); begin += group) {
+    const std::span some = std::span(values).subspan(begin, std::min(group, values.size() - begin));
     const float scale = codec::scale_of<C>(some);
     for (float& number : some) {
       number = codec::load<C>(codec::store<C>([&](Index) { return number * (1.0f / scale); }), 0) *
                scale;
     }
   }
-  return numbers;
+  return values;
 }
 
 template <class F>

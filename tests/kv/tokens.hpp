@@ -1,4 +1,4 @@
-// tests/kv/tokens.hpp - prompts that are told apart by their first token.
+// tests/kv/tokens.hpp - prompts that differ in their first token.
 #pragma once
 
 #include <decant/core/types.hpp>

@@ -20,7 +20,7 @@ Store small_store() { return Store({1, 1, 4, 4}, 16); }
 const std::vector<Token> kThree = {7, 8, 9};
 const std::vector<Token> kOne = {5};
 
-TEST(Batch, KeepsTheOrderOfItsEntries) {
+TEST(Batch, HasItsEntriesInOrder) {
   Store a = small_store();
   Store b = small_store();
   Store c = small_store();

@@ -48,7 +48,7 @@ TEST(Config, AcceptsAModel) {
   EXPECT_EQ(refusal([](model::Config&) {}), "");
 }
 
-TEST(Config, HeadSizeIsItsOwnAndNotWidthOverHeads) {
+TEST(Config, HeadSizeIsNotHiddenSizeOverHeads) {
   const model::Config config = small();
   EXPECT_NE(config.heads * config.key_dim, config.hidden_size);
   EXPECT_FLOAT_EQ(config.effective_score_scale(), 1.0f / std::sqrt(32.0f));
@@ -90,7 +90,7 @@ TEST(Config, RefusesHeadsThatKvHeadsDoNotDivide) {
   expect_refused("8 kv_heads", [](model::Config& c) { c.kv_heads = 8; });
 }
 
-TEST(Config, RefusesAnOddHeadOnlyWhereItTurns) {
+TEST(Config, RefusesAnOddHeadOnlyIfItIsRotated) {
   expect_refused("rotary_dim 15", [](model::Config& c) { c.key_dim = 15; });
   EXPECT_EQ(refusal([](model::Config& c) {
               c.key_dim = 15;
@@ -99,7 +99,7 @@ TEST(Config, RefusesAnOddHeadOnlyWhereItTurns) {
             "");
 }
 
-TEST(Config, RefusesNumbersThatAreNotFinite) {
+TEST(Config, RefusesValuesThatAreNotFinite) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   expect_refused("norm_epsilon", [&](model::Config& c) { c.norm_epsilon = nan; });
   expect_refused("norm_epsilon", [&](model::Config& c) { c.norm_epsilon = -1e-5f; });

@@ -1,5 +1,5 @@
-// tests/model/close_gap_test.cpp - tokens cut out of the middle: keys turn as the arithmetic of
-// angles says, forks and refusals leave everything as it was.
+// tests/model/context_shift_test.cpp - tokens removed from the middle: keys rotate as the
+// arithmetic of angles says, forks and refused calls change nothing.
 #include <decant/model/context_shift.hpp>
 
 #include "kv/stores.hpp"
@@ -26,8 +26,8 @@ using codec::Int8;
 using trial::Rows;
 using trial::Runner;
 
-// One head of two numbers that turns by its position.
-model::Config one_pair() {
+// One head of two dimensions, rotated by its position.
+model::Config one_rotary_pair() {
   model::Config config = trial::small_config();
   config.layers = config.kv_heads = 1;
   config.heads = 1;
@@ -44,8 +44,8 @@ std::vector<float> key_at(const auto& store, Position at, Index dim) {
   return key;
 }
 
-TEST(ContextShift, TurnsKeysBackOnceForEveryTokenRemovedBeforeThem) {
-  const model::Config config = one_pair();
+TEST(ContextShift, RotatesKeysBackOnceForEveryTokenRemovedBeforeThem) {
+  const model::Config config = one_rotary_pair();
   kv::Contiguous<F32> store(config.geometry(), 16);
   store.reserve(11);
   for (Position at = 0; at < 11; ++at) {
@@ -67,10 +67,10 @@ TEST(ContextShift, TurnsKeysBackOnceForEveryTokenRemovedBeforeThem) {
   EXPECT_EQ(value[0], 0.0f);
 }
 
-// Every second of many tokens is removed, from the front or from the back: no row is lost on the
-// way, nor turned once too often.
-TEST(ContextShift, TakesAnyNumberOfGaps) {
-  const model::Config config = one_pair();
+// Every second of many tokens is removed, from the front or from the back: no row is lost, nor
+// rotated once too often.
+TEST(ContextShift, RemovesAnyNumberOfRanges) {
+  const model::Config config = one_rotary_pair();
   constexpr Index kTokens = trial::kSlowBuild ? 256 : 4096;
   for (const bool from_the_front : {true, false}) {
     kv::Contiguous<F32> store(config.geometry(), kTokens);
@@ -91,7 +91,8 @@ TEST(ContextShift, TakesAnyNumberOfGaps) {
     for (Position at = 0; at < store.end(); ++at) {
       store.get(0, 0, at, key, value);
       ASSERT_EQ(value[0], static_cast<float>(2 * at + 1));
-      const double angle = static_cast<double>(at);  // of the key put at 2 at + 1, turned by at + 1
+      const double angle =
+          static_cast<double>(at);  // of the key put at 2 at + 1, rotated by at + 1
       ASSERT_NEAR(key[0], std::cos(angle), 2e-4) << at;
       ASSERT_NEAR(key[1], std::sin(angle), 2e-4) << at;
     }
@@ -101,16 +102,16 @@ TEST(ContextShift, TakesAnyNumberOfGaps) {
   }
 }
 
-template <class Pair>
+template <class Formats>
 class ContextShiftOf : public testing::Test {};
-using ContextShiftPairs =
+using ContextShiftFormats =
     testing::Types<trial::Formats<Int8, Int8>, trial::Formats<Int4, Int4>,
                    trial::Formats<codec::FP8E4M3, codec::FP8E4M3>, trial::Formats<Int8, Int4>>;
-TYPED_TEST_SUITE(ContextShiftOf, ContextShiftPairs);
+TYPED_TEST_SUITE(ContextShiftOf, ContextShiftFormats);
 
-// Twenty keys of 70 numbers, in groups where the format has them, of which 64 turn.
+// Twenty keys of 70 elements, in groups if the format has them, of which 64 are rotated.
 model::Config one_wide_head() {
-  model::Config config = one_pair();
+  model::Config config = one_rotary_pair();
   config.key_dim = 70;
   config.value_dim = 45;
   config.rope = attention::Rope{};
@@ -132,9 +133,9 @@ S twenty_rows() {
   return store;
 }
 
-// Keys come within two steps of those of f32, and values as they were: rounding again what was
-// rounded changes no bit.
-TYPED_TEST(ContextShiftOf, TurnsWhatAKeyStandsForAndNotItsCells) {
+// Keys are within two steps of those of f32, and values are unchanged: rounding a rounded value
+// again changes no bit.
+TYPED_TEST(ContextShiftOf, RotatesTheValuesOfAKeyAndNotItsCells) {
   using K = typename TypeParam::Keys;
   using Cache = kv::Contiguous<K, typename TypeParam::Values>;
   const Cache before = twenty_rows<Cache>();
@@ -157,8 +158,8 @@ TYPED_TEST(ContextShiftOf, TurnsWhatAKeyStandsForAndNotItsCells) {
   }
 }
 
-// In a model of one layer keys and values know nothing of other tokens, so nothing is approximate.
-TEST(ContextShift, IsRecomputingWhereThereIsOneLayer) {
+// In a model of one layer keys and values do not depend on other tokens, so the shift is exact.
+TEST(ContextShift, EqualsRecomputingIfThereIsOneLayer) {
   trial::Family family = trial::normed_heads();
   family.config.layers = 1;
   for (auto pairing : {attention::Pairing::half_split, attention::Pairing::interleaved}) {
@@ -234,7 +235,7 @@ TEST(ContextShift, NeedsNoPageWhereNoneIsShared) {
       trial::same_bits(contiguous.feed(std::span(tokens).first(1)).back(), workspace.logits(0)));
 }
 
-TEST(ContextShift, RefusesWhatItCannotDo) {
+TEST(ContextShift, RefusesInvalidRangesAndStores) {
   const trial::Family family = trial::llama();
   kv::Contiguous<F32> store(family.config.geometry(), 32);
   store.reserve(8);

@@ -1,4 +1,4 @@
-// tests/model/cost_test.cpp - arithmetic beside what steps count, and beside known models.
+// tests/model/cost_test.cpp - predicted costs against those that steps count, and known models.
 #include "law/models.hpp"
 
 #include <decant/codec/plain.hpp>
@@ -74,18 +74,18 @@ model::Config llama_8b() {
 
 TEST(Cost, OfAKnownModel) {
   const model::Config config = llama_8b();
-  constexpr double kNumbers = 8'030'261'248.0 - 2 * 128'256.0 * 4'096 - 65 * 4'096.0;
+  constexpr double kWeights = 8'030'261'248.0 - 2 * 128'256.0 * 4'096 - 65 * 4'096.0;
   const double token_bytes = static_cast<double>(config.geometry().payload_bytes<codec::BF16>(1));
   EXPECT_EQ(token_bytes, 131'072);
-  const double weight_bytes = 2 * (kNumbers + 128'256.0 * 4'096);
+  const double weight_bytes = 2 * (kWeights + 128'256.0 * 4'096);
   const Cost cost(config, weight_bytes, token_bytes);
-  EXPECT_EQ(cost.layer_weights(), kNumbers);
+  EXPECT_EQ(cost.layer_weights(), kWeights);
   EXPECT_EQ(cost.output_weights(), 128'256.0 * 4'096);
   EXPECT_NEAR(cost.heavy_context(), 114'510, 50);
 
   const model::Machine machine = {.bytes_per_second = 1e11, .flops_per_second = 2e13};
   EXPECT_NEAR(least_seconds(cost.decode(1, 0), machine), weight_bytes / 1e11, 1e-5);
-  EXPECT_NEAR(least_seconds(cost.prefill(1000), machine), 2 * kNumbers * 1000 / 2e13, .02);
+  EXPECT_NEAR(least_seconds(cost.prefill(1000), machine), 2 * kWeights * 1000 / 2e13, .02);
   const double bound = cost.compute_bound_sequences(0, machine);
   EXPECT_NEAR(bound, 200, 1);  // a flop a byte of weights, so many bytes short
   const auto many = static_cast<Index>(std::ceil(bound));

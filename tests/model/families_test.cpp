@@ -27,7 +27,7 @@ struct Family {
   friend void PrintTo(const Family& family, std::ostream* out) { *out << family.name; }
 };
 
-// Two layers of width 24; sizes are no multiples of 16.
+// Two layers of hidden size 24; sizes are no multiples of 16.
 model::Config small_model() {
   model::Config config;
   config.vocabulary = 53;

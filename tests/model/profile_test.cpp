@@ -45,7 +45,7 @@ TEST(Profile, CountsTheOperationsOfAStep) {
   }
   EXPECT_EQ(profile[Operation::sampling].calls, 0);
 
-  // 1 + 2 + 3 + 4 + 5 keys, each a product and a sum of its numbers, two flops apiece.
+  // 1 + 2 + 3 + 4 + 5 keys, each a product and a sum of its elements, two flops apiece.
   const double seen = 15.0 * static_cast<double>(config.heads * config.layers);
   EXPECT_EQ(profile[Operation::attention].work.flops,
             2.0 * seen * static_cast<double>(config.key_dim + config.value_dim));

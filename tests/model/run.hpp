@@ -1,4 +1,4 @@
-// tests/model/run.hpp - what a model says to a list of tokens, cut in any way, and its answers.
+// tests/model/run.hpp - a model's logits for a list of tokens in chunks, and greedy tokens.
 #pragma once
 
 #include "law/bits.hpp"

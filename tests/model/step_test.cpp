@@ -1,4 +1,4 @@
-// tests/model/step_test.cpp - a step against the reference, and what it refuses without a trace.
+// tests/model/step_test.cpp - a step against the reference, and refusals that change nothing.
 #include <decant/model/decoder.hpp>
 
 #include "law/models.hpp"
@@ -219,7 +219,7 @@ TEST(Step, RefusesPositionsBeyondTheLearnedOnes) {
   EXPECT_EQ(run.store().end(), 7);
 }
 
-TEST(Step, GoesBeyondWhatTheModelWasMadeForWherePositionsAreTurned) {
+TEST(Step, GoesBeyondTheModelsPositionsIfTheyAreRotary) {
   trial::Family family = trial::llama();
   family.config.max_positions = 7;
   const model::Decoder decoder = trial::decoder_of(family);

@@ -33,7 +33,7 @@ void expect_answer(const Row& last, const ToyAnswer& answer, double tolerance) {
   EXPECT_NEAR(sum, answer.absolute_sum, 20 * tolerance);
 }
 
-TEST(ToyModel, HasTheNumbersItIsDefinedBy) {
+TEST(ToyModel, HasItsDefinedWeights) {
   EXPECT_DOUBLE_EQ(reference::noise(0), 0.38331079483032227);
   EXPECT_DOUBLE_EQ(reference::noise(1), -0.06847202777862549);
   EXPECT_DOUBLE_EQ(reference::noise(2), -0.4735662341117859);

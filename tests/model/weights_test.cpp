@@ -31,8 +31,8 @@ std::string refusal(const trial::Family& family,
 }
 
 kernels::Matrix zeros(Index rows, Index columns) {
-  const std::vector<float> numbers(static_cast<std::size_t>(rows * columns));
-  return kernels::Matrix(kernels::row_major(numbers.data(), codec::Type::f32, rows, columns));
+  const std::vector<float> values(static_cast<std::size_t>(rows * columns));
+  return kernels::Matrix(kernels::row_major(values.data(), codec::Type::f32, rows, columns));
 }
 
 TEST(WeightsCheck, AcceptsEveryFamily) {
@@ -90,7 +90,7 @@ TEST(WeightsCheck, RefusesEveryVectorOfAnotherSize) {
             "");
 }
 
-TEST(WeightsCheck, WantsLearnedPositionsWhereNothingIsTurned) {
+TEST(WeightsCheck, NeedsLearnedPositionsWithoutRotaryOnes) {
   EXPECT_NE(refusal(trial::gpt2(), [](model::Weights& w) { w.positions.clear(); }), "");
   EXPECT_NE(refusal(trial::gpt2(), [](model::Weights& w) { w.positions.pop_back(); }), "");
   EXPECT_NE(refusal(trial::llama(), [](model::Weights& w) { w.positions = {1.0f}; }), "");

@@ -14,11 +14,11 @@ namespace {
 using namespace decant;
 using namespace decant::simd;
 
-std::vector<std::int32_t> lanes_of(const IntLanes& numbers) {
+std::vector<std::int32_t> lanes_of(const IntLanes& values) {
   float wide[16];
-  store(wide, to_lanes(numbers));
+  store(wide, to_lanes(values));
   std::vector<std::int32_t> lanes;
-  for (float number : wide) lanes.push_back(static_cast<std::int32_t>(number));
+  for (float value : wide) lanes.push_back(static_cast<std::int32_t>(value));
   return lanes;
 }
 
@@ -33,9 +33,9 @@ void expect_dot(const std::vector<std::uint8_t>& bytes, std::int32_t four, std::
   for (std::size_t n = 0; n < 16; ++n) {
     std::int32_t expected = start;
     for (std::size_t i = 0; i < 4; ++i) {
-      std::int8_t number;
-      std::memcpy(&number, reinterpret_cast<const char*>(&four) + i, 1);
-      expected += bytes[4 * n + i] * number;
+      std::int8_t value;
+      std::memcpy(&value, reinterpret_cast<const char*>(&four) + i, 1);
+      expected += bytes[4 * n + i] * value;
     }
     ASSERT_EQ(sums[n], expected) << "lane " << n;
     std::uint32_t word;
@@ -79,17 +79,17 @@ TEST(IntLanes, TakeBytesAndNibblesApart) {
 }
 
 TEST(IntLanes, RoundToTheNearestEvenAndStoreTheLowBytes) {
-  const float numbers[] = {0.0f, 0.5f,  1.5f,  2.5f,    -0.5f,   -1.5f, 126.5f, 127.0f,
-                           3.4f, -3.6f, 99.9f, -127.0f, -126.5f, 1.0f,  -1.0f,  64.49f};
-  const Lanes whole = round_product(load(numbers), broadcast(1.0f));
+  const float values[] = {0.0f, 0.5f,  1.5f,  2.5f,    -0.5f,   -1.5f, 126.5f, 127.0f,
+                          3.4f, -3.6f, 99.9f, -127.0f, -126.5f, 1.0f,  -1.0f,  64.49f};
+  const Lanes rounded = round_product(load(values), broadcast(1.0f));
   std::int8_t bytes[16];
-  store_bytes(bytes, whole);
+  store_bytes(bytes, rounded);
   for (std::size_t n = 0; n < 16; ++n) {
-    EXPECT_EQ(bytes[n], static_cast<std::int8_t>(std::nearbyint(numbers[n]))) << numbers[n];
+    EXPECT_EQ(bytes[n], static_cast<std::int8_t>(std::nearbyint(values[n]))) << values[n];
   }
   float none[16];
   store(none, round_product(broadcast(std::numeric_limits<float>::quiet_NaN()), broadcast(1.0f)));
-  for (float number : none) EXPECT_TRUE(std::isnan(number));
+  for (float value : none) EXPECT_TRUE(std::isnan(value));
 }
 
 }  // namespace

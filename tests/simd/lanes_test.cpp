@@ -20,24 +20,24 @@ using trial::kInfinity;
 using trial::kNaN;
 using Sixteen = std::array<float, 16>;
 
-Sixteen numbers_of(const Lanes& lanes) {
-  Sixteen numbers;
-  store(numbers.data(), lanes);
-  return numbers;
+Sixteen values_of(const Lanes& lanes) {
+  Sixteen values;
+  store(values.data(), lanes);
+  return values;
 }
 
 Sixteen noisy_sixteen(std::uint64_t seed, double scale = 1.0) {
-  const std::vector<float> numbers = trial::noisy(16, seed, scale);
+  const std::vector<float> values = trial::noisy(16, seed, scale);
   Sixteen result;
-  std::copy(numbers.begin(), numbers.end(), result.begin());
+  std::copy(values.begin(), values.end(), result.begin());
   return result;
 }
 
-std::uint32_t bits(float number) { return std::bit_cast<std::uint32_t>(number); }
+std::uint32_t bits(float value) { return std::bit_cast<std::uint32_t>(value); }
 
 // The distance between neighbouring floats at `number`.
-double spacing(double number) {
-  const float near = static_cast<float>(std::abs(number));
+double spacing(double value) {
+  const float near = static_cast<float>(std::abs(value));
   return static_cast<double>(std::nextafter(near, kInfinity)) - static_cast<double>(near);
 }
 
@@ -58,7 +58,7 @@ TEST(Simd, FirstLanesReadNothingBeyondAndAreZeroThere) {
   for (std::size_t count = 0; count <= 16; ++count) {
     const auto exact = std::make_unique<float[]>(count);  // the address sanitizer guards its end
     for (std::size_t n = 0; n < count; ++n) exact[n] = static_cast<float>(n + 1);
-    const Sixteen lanes = numbers_of(load_first(exact.get(), static_cast<Index>(count)));
+    const Sixteen lanes = values_of(load_first(exact.get(), static_cast<Index>(count)));
     for (std::size_t n = 0; n < 16; ++n) {
       EXPECT_EQ(bits(lanes[n]), bits(n < count ? static_cast<float>(n + 1) : 0.0f));
     }
@@ -66,11 +66,11 @@ TEST(Simd, FirstLanesReadNothingBeyondAndAreZeroThere) {
 }
 
 TEST(Simd, FirstLanesAreStoredAndNoOthers) {
-  const Sixteen numbers = noisy_sixteen(1);
+  const Sixteen values = noisy_sixteen(1);
   for (std::size_t count = 0; count <= 16; ++count) {
     std::vector<float> to(20, 7.0f);
-    store_first(to.data(), load(numbers.data()), static_cast<Index>(count));
-    for (std::size_t n = 0; n < to.size(); ++n) EXPECT_EQ(to[n], n < count ? numbers[n] : 7.0f);
+    store_first(to.data(), load(values.data()), static_cast<Index>(count));
+    for (std::size_t n = 0; n < to.size(); ++n) EXPECT_EQ(to[n], n < count ? values[n] : 7.0f);
   }
 }
 
@@ -82,11 +82,11 @@ TEST(Simd, ArithmeticIsThatOfFloats) {
     const Lanes x = load(a.data());
     const Lanes y = load(b.data());
     const Lanes z = load(c.data());
-    const Sixteen sum = numbers_of(x + y);
-    const Sixteen difference = numbers_of(x - y);
-    const Sixteen product = numbers_of(x * y);
-    const Sixteen quotient = numbers_of(x / y);
-    const Sixteen fused = numbers_of(madd(x, y, z));
+    const Sixteen sum = values_of(x + y);
+    const Sixteen difference = values_of(x - y);
+    const Sixteen product = values_of(x * y);
+    const Sixteen quotient = values_of(x / y);
+    const Sixteen fused = values_of(madd(x, y, z));
     for (std::size_t n = 0; n < 16; ++n) {
       EXPECT_EQ(sum[n], a[n] + b[n]);
       EXPECT_EQ(difference[n], a[n] - b[n]);
@@ -100,23 +100,23 @@ TEST(Simd, ArithmeticIsThatOfFloats) {
   }
 }
 
-TEST(Simd, MaximumKeepsTheFirstWhereEitherIsNoNumber) {
-  const Sixteen numbers = numbers_of(max(broadcast(1.0f), broadcast(2.0f)));
-  EXPECT_EQ(numbers[7], 2.0f);
-  EXPECT_EQ(numbers_of(max(broadcast(1.0f), broadcast(kNaN)))[15], 1.0f);
-  EXPECT_TRUE(std::isnan(numbers_of(max(broadcast(kNaN), broadcast(1.0f)))[3]));
-  EXPECT_EQ(numbers_of(max(broadcast(-kInfinity), broadcast(-5.0f)))[0], -5.0f);
+TEST(Simd, MaximumIsTheFirstIfEitherIsNaN) {
+  const Sixteen values = values_of(max(broadcast(1.0f), broadcast(2.0f)));
+  EXPECT_EQ(values[7], 2.0f);
+  EXPECT_EQ(values_of(max(broadcast(1.0f), broadcast(kNaN)))[15], 1.0f);
+  EXPECT_TRUE(std::isnan(values_of(max(broadcast(kNaN), broadcast(1.0f)))[3]));
+  EXPECT_EQ(values_of(max(broadcast(-kInfinity), broadcast(-5.0f)))[0], -5.0f);
 }
 
 TEST(Simd, AbsoluteValueClearsTheSignOfZeroAndInfinity) {
-  EXPECT_EQ(bits(numbers_of(abs(broadcast(-0.0f)))[2]), bits(0.0f));
-  EXPECT_EQ(numbers_of(abs(broadcast(-kInfinity)))[9], kInfinity);
-  EXPECT_EQ(numbers_of(abs(broadcast(-2.5f)))[9], 2.5f);
+  EXPECT_EQ(bits(values_of(abs(broadcast(-0.0f)))[2]), bits(0.0f));
+  EXPECT_EQ(values_of(abs(broadcast(-kInfinity)))[9], kInfinity);
+  EXPECT_EQ(values_of(abs(broadcast(-2.5f)))[9], 2.5f);
 }
 
 TEST(Simd, OnlyWhatComparesBelowZeroIsNegative) {
   const auto chosen = [](float condition) {
-    return numbers_of(where_negative(broadcast(condition), broadcast(1.0f), broadcast(2.0f)))[5];
+    return values_of(where_negative(broadcast(condition), broadcast(1.0f), broadcast(2.0f)))[5];
   };
   EXPECT_EQ(chosen(-1e-40f), 1.0f);
   EXPECT_EQ(chosen(-kInfinity), 1.0f);
@@ -128,12 +128,12 @@ TEST(Simd, OnlyWhatComparesBelowZeroIsNegative) {
 TEST(Simd, KeepReplacesLanesOutsideItsRangeWhateverTheyHold) {
   for (Index begin = -20; begin <= 20; ++begin) {
     for (Index end = -20; end <= 84; ++end) {
-      Sixteen numbers;
-      numbers.fill(kNaN);
+      Sixteen values;
+      values.fill(kNaN);
       for (Index n = std::max<Index>(0, begin); n < std::min<Index>(16, end); ++n) {
-        numbers[static_cast<std::size_t>(n)] = static_cast<float>(n) + 0.25f;
+        values[static_cast<std::size_t>(n)] = static_cast<float>(n) + 0.25f;
       }
-      const Sixteen kept = numbers_of(select_range(load(numbers.data()), begin, end, -kInfinity));
+      const Sixteen kept = values_of(select_range(load(values.data()), begin, end, -kInfinity));
       for (Index n = 0; n < 16; ++n) {
         const bool inside = n >= begin && n < end;
         ASSERT_EQ(kept[static_cast<std::size_t>(n)],
@@ -172,7 +172,7 @@ void each_sample(float first, float last, F&& f) {
   Sixteen x;
   std::uint32_t at = bits(first);
   while (at <= bits(last) - 16 * step) {
-    for (float& number : x) number = std::bit_cast<float>(at += step);
+    for (float& value : x) value = std::bit_cast<float>(at += step);
     f(x);
   }
 }
@@ -180,7 +180,7 @@ void each_sample(float first, float last, F&& f) {
 TEST(Simd, ExponentialIsWithinTwoUnitsInTheLastPlace) {
   double worst = 0;
   const auto check = [&](const Sixteen& x) {
-    const Sixteen y = numbers_of(exp(load(x.data())));
+    const Sixteen y = values_of(exp(load(x.data())));
     for (std::size_t n = 0; n < 16; ++n) {
       const double exact = std::exp(static_cast<double>(x[n]));
       worst = std::max(worst, std::abs(static_cast<double>(y[n]) - exact) / spacing(exact));
@@ -194,7 +194,7 @@ TEST(Simd, ExponentialIsWithinTwoUnitsInTheLastPlace) {
 
 TEST(Simd, ExponentialOfFarNegativesIsExactlyZero) {
   each_sample(-87.7f, -3.0e38f, [](const Sixteen& x) {
-    for (float y : numbers_of(exp(load(x.data())))) ASSERT_EQ(bits(y), bits(0.0f)) << x[0];
+    for (float y : values_of(exp(load(x.data())))) ASSERT_EQ(bits(y), bits(0.0f)) << x[0];
   });
   EXPECT_EQ(bits(exp(-87.7f)), bits(0.0f));
   EXPECT_EQ(bits(exp(-kInfinity)), bits(0.0f));
@@ -205,10 +205,10 @@ TEST(Simd, ExponentialOfZeroIsExactlyOne) {
   EXPECT_EQ(exp(-0.0f), 1.0f);
 }
 
-TEST(Simd, ExponentialOfNoNumberIsNone) {
+TEST(Simd, ExponentialOfNaNIsNaN) {
   Sixteen x = noisy_sixteen(4);
   x[11] = kNaN;
-  const Sixteen y = numbers_of(exp(load(x.data())));
+  const Sixteen y = values_of(exp(load(x.data())));
   for (std::size_t n = 0; n < 16; ++n) EXPECT_EQ(std::isnan(y[n]), n == 11);
   EXPECT_TRUE(std::isnan(exp(kNaN)));
 }
@@ -220,14 +220,14 @@ TEST(Simd, ExponentialIsTheSameInEveryLaneAndAlone) {
     for (std::size_t n = 0; n < 16; ++n) {
       Sixteen mixed = others;
       mixed[n] = x;
-      EXPECT_EQ(bits(numbers_of(exp(load(mixed.data())))[n]), bits(alone));
+      EXPECT_EQ(bits(values_of(exp(load(mixed.data())))[n]), bits(alone));
     }
   }
 }
 
 TEST(Simd, SigmoidIsWithinAFewRoundings) {
   const auto check = [](const Sixteen& x) {
-    const Sixteen y = numbers_of(sigmoid(load(x.data())));
+    const Sixteen y = values_of(sigmoid(load(x.data())));
     for (std::size_t n = 0; n < 16; ++n) {
       const double exact = 1 / (1 + std::exp(-static_cast<double>(x[n])));
       ASSERT_LE(std::abs(static_cast<double>(y[n]) - exact), 4 * spacing(exact)) << x[n];
@@ -235,25 +235,25 @@ TEST(Simd, SigmoidIsWithinAFewRoundings) {
   };
   each_sample(1e-20f, 200.0f, check);
   each_sample(-1e-20f, -87.0f, check);
-  EXPECT_EQ(numbers_of(sigmoid(broadcast(0.0f)))[0], 0.5f);
-  EXPECT_EQ(numbers_of(sigmoid(broadcast(kInfinity)))[0], 1.0f);
-  EXPECT_EQ(numbers_of(sigmoid(broadcast(-kInfinity)))[0], 0.0f);
-  EXPECT_TRUE(std::isnan(numbers_of(sigmoid(broadcast(kNaN)))[0]));
+  EXPECT_EQ(values_of(sigmoid(broadcast(0.0f)))[0], 0.5f);
+  EXPECT_EQ(values_of(sigmoid(broadcast(kInfinity)))[0], 1.0f);
+  EXPECT_EQ(values_of(sigmoid(broadcast(-kInfinity)))[0], 0.0f);
+  EXPECT_TRUE(std::isnan(values_of(sigmoid(broadcast(kNaN)))[0]));
 }
 
 TEST(Simd, HyperbolicTangentIsOddAndWithinItsBound) {
   each_sample(1e-20f, 200.0f, [](const Sixteen& x) {
-    const Sixteen y = numbers_of(tanh(load(x.data())));
-    const Sixteen negative = numbers_of(tanh(broadcast(0.0f) - load(x.data())));
+    const Sixteen y = values_of(tanh(load(x.data())));
+    const Sixteen negative = values_of(tanh(broadcast(0.0f) - load(x.data())));
     for (std::size_t n = 0; n < 16; ++n) {
       ASSERT_NEAR(y[n], std::tanh(static_cast<double>(x[n])), 1e-7) << x[n];
       ASSERT_EQ(negative[n], -y[n]);
     }
   });
-  EXPECT_EQ(numbers_of(tanh(broadcast(0.0f)))[0], 0.0f);
-  EXPECT_EQ(numbers_of(tanh(broadcast(kInfinity)))[0], 1.0f);
-  EXPECT_EQ(numbers_of(tanh(broadcast(-kInfinity)))[0], -1.0f);
-  EXPECT_TRUE(std::isnan(numbers_of(tanh(broadcast(kNaN)))[0]));
+  EXPECT_EQ(values_of(tanh(broadcast(0.0f)))[0], 0.0f);
+  EXPECT_EQ(values_of(tanh(broadcast(kInfinity)))[0], 1.0f);
+  EXPECT_EQ(values_of(tanh(broadcast(-kInfinity)))[0], -1.0f);
+  EXPECT_TRUE(std::isnan(values_of(tanh(broadcast(kNaN)))[0]));
 }
 
 }  // namespace
