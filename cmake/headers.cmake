@@ -69,7 +69,7 @@ set(DECANT_HEADERS
   include/decant/model/weights_check.hpp
   include/decant/model/workspace.hpp
   include/decant/decoding/admission.hpp
-  include/decant/decoding/branching.hpp
+  include/decant/decoding/tree_drafter.hpp
   include/decant/decoding/continuation.hpp
   include/decant/decoding/event_list.hpp
   include/decant/decoding/generate.hpp

@@ -1,7 +1,7 @@
 // serve_batch: the smallest inference engine: a line of JSON asks, lines of JSON answer.
 //
 // You learn how requests of many users share one model: a scheduler over one pool of pages, whose
-// tick() is a step of all of them, and a tree that keeps what prompts have in common. Try
+// step() is a step of all of them, and a tree that keeps what prompts have in common. Try
 //
 //   printf '{"prompt": "ROMEO:"}\n{"prompt": "JULIET:", "temperature": 0}\n' | serve_batch
 #include <decant/codec/type.hpp>
@@ -118,7 +118,7 @@ class Engine {
         pool_(decoder.config().geometry(), ceil_div(options.tokens, options.page_tokens),
               options.page_tokens),
         tree_(pool_),
-        scheduler_(decoder, workspace_, pool_, {.prompt_rows_beside_decoding = options.prompt_rows},
+        scheduler_(decoder, workspace_, pool_, {.prefill_token_budget = options.prompt_rows},
                    &tree_) {}
 
   // Answers until the lines end and all is answered.
@@ -127,7 +127,7 @@ class Engine {
     decoding::Stopwatch watch;
     while (!lines.ended() || !scheduler_.idle()) {
       for (const std::string& line : lines.take(scheduler_.idle())) hear(line);
-      for (const decoding::Event& event : scheduler_.tick()) {
+      for (const decoding::Event& event : scheduler_.step()) {
         if (event.outcome) end(event.request, *event.outcome);
       }
       expects<std::runtime_error>(std::cout.good(), "standard output is gone");

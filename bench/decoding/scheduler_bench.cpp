@@ -4,7 +4,7 @@
 // (times). drafts: tokens/s with look-up guesses over a text that repeats itself but for every
 // sixteenth token, beside none (times). entering: the time per token of four texts while a prompt
 // of 4,096 tokens enters, some rows a step, and around that (times is the quotient). overhead: what
-// a tick takes beside its step, as a share of it, sampling included and not, with a thousand
+// a step takes beside its step, as a share of it, sampling included and not, with a thousand
 // requests in line.
 #include <decant/codec/plain.hpp>
 #include <decant/decoding/drafter.hpp>
@@ -58,8 +58,7 @@ class House {
       : workspace_(decoder.config(), limits, executor),
         pool_(decoder.config().geometry(), ceil_div(tokens, 64), 64),
         tree_(pool_),
-        scheduler_(decoder, workspace_, pool_, {.prompt_rows_beside_decoding = prompt_rows},
-                   &tree_) {}
+        scheduler_(decoder, workspace_, pool_, {.prefill_token_budget = prompt_rows}, &tree_) {}
 
   decoding::Scheduler<BF16>& scheduler() { return scheduler_; }
   model::Workspace& workspace() { return workspace_; }
@@ -70,10 +69,10 @@ class House {
          .options = {.max_new_tokens = new_tokens, .sampler = {.temperature = 0}}});
   }
 
-  // The seconds of a tick, and what ended in it.
-  double tick() {
+  // The seconds of a step, and what ended in it.
+  double step() {
     const decoding::Stopwatch watch;
-    for (const decoding::Event& event : scheduler_.tick()) {
+    for (const decoding::Event& event : scheduler_.step()) {
       if (event.outcome) ended_.push_back(event.request);
     }
     return watch.seconds();
@@ -100,14 +99,14 @@ double median(std::vector<double> seconds) {
   return *middle;
 }
 
-// The seconds of one of `ticks` decoding steps of so many sequences.
-double decoding_step(const model::Decoder& decoder, Index sequences, Index ticks,
+// The seconds of one of `steps` decoding steps of so many sequences.
+double decoding_step(const model::Decoder& decoder, Index sequences, Index steps,
                      Executor& executor) {
   House house(decoder, 128 * sequences, {.rows = 64, .logit_rows = 16, .sequences = 16}, executor);
-  for (Index n = 0; n < sequences; ++n) house.submit(n, 4, ticks + 2);
-  house.tick();
+  for (Index n = 0; n < sequences; ++n) house.submit(n, 4, steps + 2);
+  house.step();
   std::vector<double> seconds;
-  for (Index n = 0; n < ticks; ++n) seconds.push_back(house.tick());
+  for (Index n = 0; n < steps; ++n) seconds.push_back(house.step());
   bench::require(house.scheduler().running() == sequences, "somebody ended");
   return median(seconds);
 }
@@ -201,12 +200,12 @@ void entering(benchmark::State& state) {
     House house(decoder, 16384, {.rows = 512, .logit_rows = 8, .sequences = 8}, bench::workers(1),
                 state.range(0));
     for (Index n = 0; n < 4; ++n) house.submit(n, 16, 2000);
-    house.tick();
+    house.step();
     std::vector<double> idle, busy;
-    for (int n = 0; n < 10; ++n) idle.push_back(house.tick());
+    for (int n = 0; n < 10; ++n) idle.push_back(house.step());
     const auto id = house.submit(9, 4096, 1);
-    while (!house.ended(id)) busy.push_back(house.tick());
-    for (int n = 0; n < 10; ++n) idle.push_back(house.tick());  // whose texts are longer now
+    while (!house.ended(id)) busy.push_back(house.step());
+    for (int n = 0; n < 10; ++n) idle.push_back(house.step());  // whose texts are longer now
     bench::require(house.scheduler().running() == 4, "somebody ended");
     const double alone = mean(idle), beside = mean(busy);
     state.SetIterationTime(beside);
@@ -232,11 +231,11 @@ void overhead(benchmark::State& state) {
     model::Profile profile;
     house.workspace().set_profile(&profile);
     for (Index n = 0; n < 1016; ++n) house.submit(n, 16, 64);
-    for (int n = 0; n < 6; ++n) house.tick();
+    for (int n = 0; n < 6; ++n) house.step();
     profile = {};
     const double stepped = house.scheduler().statistics().step_seconds;
     double seconds = 0;
-    for (int n = 0; n < 40; ++n) seconds += house.tick();
+    for (int n = 0; n < 40; ++n) seconds += house.step();
     const double step = house.scheduler().statistics().step_seconds - stepped;
     const double sampling = profile[model::Operation::sampling].seconds;
     state.SetIterationTime(seconds / 40);

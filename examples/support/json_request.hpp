@@ -139,9 +139,9 @@ inline decant::decoding::Request options_of(const decant::io::JsonObject& line) 
                                        line.place("priority"), " is ", priority,
                                        ", outside [-1000, 1000]");
   request.priority = static_cast<int>(priority);
-  request.space.tenant = count_at(line, "tenant");
+  request.cache_namespace.tenant = count_at(line, "tenant");
   if (line.flag_or("draft_ngram", false)) {
-    request.drafter = decant::decoding::guesses_of(decant::decoding::NgramDrafter{});
+    request.drafter = decant::decoding::drafts_of(decant::decoding::NgramDrafter{});
   }
   return request;
 }

@@ -31,7 +31,6 @@
 #include <decant/core/types.hpp>
 #include <decant/decoding/admission.hpp>
 #include <decant/decoding/beam.hpp>
-#include <decant/decoding/branching.hpp>
 #include <decant/decoding/candidates.hpp>
 #include <decant/decoding/continuation.hpp>
 #include <decant/decoding/drafter.hpp>
@@ -54,6 +53,7 @@
 #include <decant/decoding/service.hpp>
 #include <decant/decoding/statistics.hpp>
 #include <decant/decoding/stop.hpp>
+#include <decant/decoding/tree_drafter.hpp>
 #include <decant/kernels/activation.hpp>
 #include <decant/kernels/block_tile.hpp>
 #include <decant/kernels/integer_tile.hpp>

@@ -1,6 +1,6 @@
 // tests/decoding/scheduler_end_test.cpp - how requests end that are taken back, fail, or come too
 // late.
-#include "decoding/bureau.hpp"
+#include "decoding/scheduler_fixture.hpp"
 
 #include <decant/core/executor.hpp>
 
@@ -22,8 +22,8 @@ namespace {
 using namespace trial_requests;
 using SchedulerEnd = SchedulerTest;
 
-// What ended is told, though the tick that ended it failed.
-TEST_F(SchedulerEnd, TellsLaterWhatATickThatFailedHasEnded) {
+// What ended is told, though the step that ended it failed.
+TEST_F(SchedulerEnd, TellsLaterWhatAStepThatFailedHasEnded) {
   struct Failing final : Executor {
     bool fails = false;
     Index threads() const noexcept override { return 1; }
@@ -37,13 +37,13 @@ TEST_F(SchedulerEnd, TellsLaterWhatATickThatFailedHasEnded) {
   Scheduler<codec::F32> scheduler(decoder_, workspace, pool);
   const RequestId stays = scheduler.submit(request(prompt(4, 1), 3));
   const RequestId goes = scheduler.submit(request(prompt(4, 2), 3));
-  scheduler.tick();
+  scheduler.step();
   scheduler.cancel(goes);
   executor.fails = true;
-  EXPECT_THROW(scheduler.tick(), std::runtime_error);
-  EXPECT_THROW(scheduler.tick(), std::runtime_error);
+  EXPECT_THROW(scheduler.step(), std::runtime_error);
+  EXPECT_THROW(scheduler.step(), std::runtime_error);
   executor.fails = false;
-  const auto events = scheduler.tick();
+  const auto events = scheduler.step();
   ASSERT_EQ(events.size(), 2u);
   EXPECT_EQ(events[0].request, goes);
   EXPECT_EQ(events[0].outcome->generation.reason, Reason::cancelled);
@@ -62,12 +62,12 @@ TEST_F(SchedulerEnd, CancelsAtAnyMoment) {
   const RequestId runs = bureau.submit(request(prompt(4, 1), 20));
   const RequestId enters = bureau.submit(request(prompt(40, 2), 20));
   const RequestId waits = bureau.submit(request(prompt(4, 3), 20));
-  for (int tick = 0; tick < 3; ++tick) bureau.tick();
+  for (int step = 0; step < 3; ++step) bureau.step();
   EXPECT_TRUE(bureau.scheduler().cancel(runs));
   EXPECT_TRUE(bureau.scheduler().cancel(enters));
   EXPECT_TRUE(bureau.scheduler().cancel(waits));
   EXPECT_FALSE(bureau.scheduler().cancel(77));
-  bureau.tick();
+  bureau.step();
   EXPECT_TRUE(bureau.scheduler().idle());
   Tokens expected = alone(request(prompt(4, 1), 20));
   expected.resize(bureau.tokens(runs).size());
@@ -88,7 +88,7 @@ TEST_F(SchedulerEnd, EndsWhatTookTooLongOrWasStopped) {
   Request heard = request(prompt(4, 1), 20);
   heard.sink = [count = 0](Token) mutable { return ++count < 3; };
   const RequestId a = bureau.submit(late), b = bureau.submit(stopped), c = bureau.submit(heard);
-  bureau.tick();
+  bureau.step();
   source.request_stop();
   bureau.finish();
   EXPECT_EQ(bureau.reason(a), Reason::time);
@@ -144,7 +144,7 @@ TEST_F(SchedulerEnd, IsCalledByTheFunctionsOfItsRequests) {
   const auto call = [&] {
     EXPECT_FALSE(scheduler.preempt(self));
     EXPECT_FALSE(scheduler.preempt(other));
-    EXPECT_THROW(scheduler.tick(), std::invalid_argument);
+    EXPECT_THROW(scheduler.step(), std::invalid_argument);
     if (born.size() < 9) born.push_back(bureau.submit(quiet));
     if (born.size() == 9) scheduler.cancel(other);
   };

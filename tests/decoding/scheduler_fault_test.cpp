@@ -59,14 +59,14 @@ Request some_request(const model::Config& config, std::mt19937& random) {
   return request;
 }
 
-// A run of requests with every kind of trouble. Fails allocations of ticks and of submissions.
+// A run of requests with every kind of trouble. Fails allocations of steps and of submissions.
 class Storm {
  public:
   Storm(const model::Decoder& decoder, Index requests)
       : decoder_(decoder),
         requests_(requests),
         house_(decoder),
-        scheduler_(decoder, house_.workspace, house_.pool, {.ageing_ticks = 30}, &house_.tree) {}
+        scheduler_(decoder, house_.workspace, house_.pool, {.ageing_steps = 30}, &house_.tree) {}
 
   void run() {
     while (submitted_ + refused_ < requests_ || !scheduler_.idle()) {
@@ -77,7 +77,7 @@ class Storm {
       if (below(random_, 10) == 0) {
         scheduler_.cancel(static_cast<RequestId>(submitted_) - below<RequestId>(random_, 15));
       }
-      tick();
+      step();
     }
   }
 
@@ -91,12 +91,12 @@ class Storm {
     EXPECT_EQ(house_.tree.pages(), house_.pool.cached_pages());
     // It was a storm.
     EXPECT_GT(refused_, requests_ / 100);
-    EXPECT_GT(failed_ticks_, requests_ / 100);
+    EXPECT_GT(failed_steps_, requests_ / 100);
     EXPECT_GT(statistics.failed, requests_ / 1000);
     EXPECT_GT(statistics.preemptions, requests_ / 100);
     EXPECT_GT(reasons_.at(Reason::cancelled), requests_ / 100);
     EXPECT_GT(reasons_.at(Reason::length), requests_ / 2);
-    // Priority 0 waits while 30 ticks of others come first; no one much longer.
+    // Priority 0 waits while 30 steps of others come first; no one much longer.
     EXPECT_LT(longest_, 400);
   }
 
@@ -110,7 +110,7 @@ class Storm {
       const RequestId id = scheduler_.submit(std::move(request));
       until_failure() = -1;
       submitted_ += 1;
-      since_.emplace(id, ticks_);
+      since_.emplace(id, steps_);
       if (id % 64 == 0) expected_.emplace(id, alone(prompt, options));
     } catch (const std::exception&) {  // no memory, or no room
       until_failure() = -1;
@@ -118,16 +118,16 @@ class Storm {
     }
   }
 
-  void tick() {
-    ticks_ += 1;
+  void step() {
+    steps_ += 1;
     until_failure() = below(random_, 5) == 0 ? below<long>(random_, 8) : -1;
     std::span<Event> events;
     try {
-      events = scheduler_.tick();
+      events = scheduler_.step();
       until_failure() = -1;
     } catch (const std::bad_alloc&) {
       until_failure() = -1;
-      failed_ticks_ += 1;
+      failed_steps_ += 1;
     }
     for (const Event& event : events) {
       auto& tokens = tokens_[event.request];
@@ -142,7 +142,7 @@ class Storm {
     const std::vector<Token>& told = outcome.generation.tokens;
     ASSERT_EQ(tokens_.at(id), told);
     ASSERT_EQ(since_.count(id), 1u) << "ended twice";
-    longest_ = std::max(longest_, ticks_ - since_.at(id));
+    longest_ = std::max(longest_, steps_ - since_.at(id));
     reasons_[outcome.generation.reason] += 1;
     EXPECT_EQ(outcome.error != nullptr, outcome.generation.reason == Reason::failed);
     if (const auto at = expected_.find(id); at != expected_.end()) {
@@ -167,7 +167,7 @@ class Storm {
   House house_;
   Scheduler<codec::F32> scheduler_;
   std::mt19937 random_{3};
-  Index submitted_ = 0, refused_ = 0, failed_ticks_ = 0, ticks_ = 0, longest_ = 0;
+  Index submitted_ = 0, refused_ = 0, failed_steps_ = 0, steps_ = 0, longest_ = 0;
   std::map<RequestId, Index> since_;
   std::map<RequestId, std::vector<Token>> tokens_;
   std::map<RequestId, std::vector<Token>> expected_;  // of some
@@ -195,7 +195,7 @@ TEST(SchedulerFault, GoesOnWhereMemoryWasNotToBeHad) {
   const auto prompt = trial::random_tokens(decoder.config(), 30, 1);
   std::vector<Token> expected;
   long point = 0;
-  Index failed_ticks = 0, failed_requests = 0;
+  Index failed_steps = 0, failed_requests = 0;
   for (bool more = true; more; ++point) {
     House house(decoder);
     Scheduler<codec::F32> scheduler(decoder, house.workspace, house.pool, {}, &house.tree);
@@ -207,9 +207,9 @@ TEST(SchedulerFault, GoesOnWhereMemoryWasNotToBeHad) {
     while (!scheduler.idle()) {
       std::span<Event> events;
       try {
-        events = scheduler.tick();
+        events = scheduler.step();
       } catch (const std::bad_alloc&) {
-        failed_ticks += 1;
+        failed_steps += 1;
         continue;
       }
       const long pending = trial::until_failure.exchange(-1);  // what the test does may not fail
@@ -234,7 +234,7 @@ TEST(SchedulerFault, GoesOnWhereMemoryWasNotToBeHad) {
     EXPECT_EQ(house.tree.pages(), house.pool.cached_pages());
   }
   EXPECT_GT(point, 20);
-  EXPECT_GT(failed_ticks, 10);
+  EXPECT_GT(failed_steps, 10);
   EXPECT_GT(failed_requests, 0);
 }
 
@@ -267,7 +267,7 @@ TEST(ServiceFault, LosesNothingWhereMemoryIsNotToBeHad) {
     const bool failed = trial::until_failure.exchange(-1) < 0;
     failures += error != nullptr;
     EXPECT_TRUE(error || tokens == 6);
-    scheduler.tick();
+    scheduler.step();
     EXPECT_TRUE(scheduler.idle());
     EXPECT_EQ(house.pool.used_pages(), 0);
     if (!failed) break;

@@ -1,5 +1,5 @@
 // tests/decoding/scheduler_pages_test.cpp - who runs, on which pages, and who is put off.
-#include "decoding/bureau.hpp"
+#include "decoding/scheduler_fixture.hpp"
 
 #include <decant/kv/paged.hpp>
 
@@ -20,7 +20,7 @@ using SchedulerPages = SchedulerTest;
 TEST_F(SchedulerPages, KeepsTheTextOfWhomItPutsOff) {
   Bureau bureau(decoder_, 8, limits_);
   const RequestId id = bureau.submit(request(prompt(10, 1), 30));
-  for (int tick = 0; tick < 25; ++tick) bureau.tick();
+  for (int step = 0; step < 25; ++step) bureau.step();
   EXPECT_TRUE(bureau.scheduler().preempt(id));
   bureau.finish();
   EXPECT_EQ(bureau.tokens(id), alone(request(prompt(10, 1), 30)));
@@ -53,10 +53,10 @@ TEST_F(SchedulerPages, GivesUpGuessesBeforeAnybodysPages) {
   };
   const RequestId first = bureau.submit(guessing);
   const RequestId last = bureau.submit(request(prompt(10, 2), 6));
-  bureau.tick();
+  bureau.step();
   kv::Paged<codec::F32> guest(bureau.pool());
   guest.reserve(1);
-  for (int tick = 0; tick < 3; ++tick) bureau.tick();
+  for (int step = 0; step < 3; ++step) bureau.step();
   EXPECT_EQ(bureau.scheduler().running(), 2);
   EXPECT_EQ(bureau.scheduler().statistics().preemptions, 0);
   guest = kv::Paged<codec::F32>(bureau.pool());
@@ -69,7 +69,7 @@ TEST_F(SchedulerPages, GivesUpGuessesBeforeAnybodysPages) {
 TEST_F(SchedulerPages, StartsNobodyWhomTheNextTokenWouldPutOff) {
   Bureau bureau(decoder_, 4, limits_);
   for (unsigned seed = 1; seed <= 3; ++seed) bureau.submit(request(prompt(16, seed), 10));
-  bureau.tick();
+  bureau.step();
   EXPECT_EQ(bureau.scheduler().running(), 2);
   bureau.finish();
   EXPECT_EQ(bureau.scheduler().statistics().preemptions, 0);
@@ -78,11 +78,11 @@ TEST_F(SchedulerPages, StartsNobodyWhomTheNextTokenWouldPutOff) {
 TEST_F(SchedulerPages, TakesPagesOfTheLessImportant) {
   Bureau bureau(decoder_, 4, limits_);
   const RequestId low = bureau.submit(request(prompt(40, 1), 12, -1));
-  bureau.tick();
+  bureau.step();
   const RequestId high = bureau.submit(request(prompt(30, 2), 2));
-  bureau.tick();
+  bureau.step();
   EXPECT_EQ(bureau.scheduler().running(), 1);
-  bureau.tick();
+  bureau.step();
   EXPECT_TRUE(bureau.ended(high));
   bureau.finish();
   EXPECT_EQ(bureau.tokens(low), alone(request(prompt(40, 1), 12)));
@@ -92,7 +92,7 @@ TEST_F(SchedulerPages, TakesPagesOfTheLessImportant) {
 TEST_F(SchedulerPages, RunsAsManyAsThereAreRowsOfLogitsFor) {
   Bureau bureau(decoder_, 8, {.rows = 8, .logit_rows = 2, .sequences = 4});
   for (unsigned seed = 1; seed <= 4; ++seed) bureau.submit(request(prompt(1, seed), 3));
-  bureau.tick();
+  bureau.step();
   EXPECT_EQ(bureau.scheduler().running(), 2);
   bureau.finish();
   EXPECT_EQ(bureau.scheduler().statistics().generated_tokens, 12);
@@ -107,7 +107,7 @@ TEST_F(SchedulerPages, NeverUsesMorePagesThanItMay) {
   }
   Index most = 0;
   while (!bureau.scheduler().idle()) {
-    bureau.tick();
+    bureau.step();
     most = std::max(most, bureau.pool().used_pages());
   }
   EXPECT_EQ(most, 5);
@@ -142,9 +142,9 @@ TEST_F(SchedulerPages, PutsNobodyOffInVain) {
   Bureau bureau(decoder_, 8, {.rows = 128, .logit_rows = 4, .sequences = 4}, {}, false);
   const RequestId first = bureau.submit(request(prompt(60, 1), 20, 9));
   const RequestId last = bureau.submit(request(prompt(4, 2), 8, 0));
-  bureau.tick();
+  bureau.step();
   const RequestId large = bureau.submit(request(prompt(60, 3), 20, 5));
-  for (int tick = 0; tick < 4; ++tick) bureau.tick();
+  for (int step = 0; step < 4; ++step) bureau.step();
   EXPECT_EQ(bureau.scheduler().running(), 2);
   bureau.finish();
   EXPECT_EQ(bureau.outcome(last).preemptions, 0);
@@ -159,7 +159,7 @@ TEST_F(SchedulerPages, EndsWithAFullCacheWhereOthersHoldThePages) {
   guest.reserve(1);
   guest.publish(1);
   const RequestId id = bureau.submit(request(prompt(30, 1), 10));
-  while (!bureau.scheduler().idle()) bureau.tick();
+  while (!bureau.scheduler().idle()) bureau.step();
   EXPECT_EQ(bureau.reason(id), Reason::cache_full);
   Tokens expected = alone(request(prompt(30, 1), 10));
   expected.resize(3);  // the third has no room to be fed
@@ -179,7 +179,7 @@ TEST_F(SchedulerPages, EndsWithAFullCacheWhereOthersKeepThePages) {
       foreign.insert({}, prompt(32, 5), guest);
     }
     const RequestId id = bureau.submit(request(prompt(30, 1), 10));
-    for (int tick = 0; tick < 50 && !bureau.scheduler().idle(); ++tick) bureau.tick();
+    for (int step = 0; step < 50 && !bureau.scheduler().idle(); ++step) bureau.step();
     ASSERT_TRUE(bureau.ended(id));
     EXPECT_EQ(bureau.reason(id), Reason::cache_full);
     Tokens expected = alone(request(prompt(30, 1), 10));
@@ -192,13 +192,13 @@ TEST_F(SchedulerPages, EndsWithAFullCacheWhereOthersKeepThePages) {
 TEST_F(SchedulerPages, RunsTheMoreImportantFirst) {
   Bureau bureau(decoder_, 8, {.rows = 32, .logit_rows = 1, .sequences = 1});
   const RequestId low = bureau.submit(request(prompt(4, 1), 6, -1));
-  bureau.tick();
+  bureau.step();
   const RequestId first = bureau.submit(request(prompt(4, 2), 3));
   const RequestId high = bureau.submit(request(prompt(4, 3), 3, 5));
   const RequestId second = bureau.submit(request(prompt(4, 4), 3));
   std::vector<RequestId> order;
   while (!bureau.scheduler().idle()) {
-    bureau.tick();
+    bureau.step();
     for (RequestId id : {low, first, high, second}) {
       if (bureau.ended(id) && std::ranges::count(order, id) == 0) order.push_back(id);
     }
@@ -208,15 +208,15 @@ TEST_F(SchedulerPages, RunsTheMoreImportantFirst) {
   EXPECT_EQ(bureau.tokens(low), alone(request(prompt(4, 1), 6)));
 }
 
-// One place, and every tick a more important request.
+// One place, and every step a more important request.
 TEST_F(SchedulerPages, LetsNobodyWaitForEver) {
   for (Index ageing : {Index{20}, Index{1000000}}) {
     Bureau bureau(decoder_, 8, {.rows = 32, .logit_rows = 1, .sequences = 1},
-                  {.ageing_ticks = ageing});
+                  {.ageing_steps = ageing});
     const RequestId patient = bureau.submit(request(prompt(4, 1), 4, -2));
-    for (int tick = 0; tick < 200; ++tick) {
+    for (int step = 0; step < 200; ++step) {
       bureau.submit(request(prompt(4, 2), 1));
-      bureau.tick();
+      bureau.step();
     }
     EXPECT_EQ(bureau.ended(patient), ageing == 20);
     bureau.finish();
@@ -232,7 +232,7 @@ TEST_F(SchedulerPages, ReusesWhatEarlierPromptsLeft) {
   wanted.prompt.push_back(9);
   const RequestId second = bureau.submit(wanted);
   Request stranger = wanted;
-  stranger.space.tenant = 1;
+  stranger.cache_namespace.tenant = 1;
   const RequestId third = bureau.submit(stranger);
   bureau.finish();
   EXPECT_EQ(bureau.outcome(first).generation.statistics.cached_tokens, 0);
@@ -250,7 +250,7 @@ TEST_F(SchedulerPages, SharesAPromptAsSoonAsItIsComputed) {
   Bureau bureau(decoder_, 20, limits_);
   const Request wanted = request(prompt(40, 1), 20);
   bureau.submit(wanted);
-  for (int tick = 0; tick < 4; ++tick) bureau.tick();
+  for (int step = 0; step < 4; ++step) bureau.step();
   const RequestId second = bureau.submit(wanted);
   bureau.finish();
   EXPECT_EQ(bureau.outcome(second).generation.statistics.cached_tokens, 32);
@@ -267,7 +267,7 @@ TEST_F(SchedulerPages, RunsManyOnThePagesOfOnePrompt) {
   Request wanted = request(shared, 10);
   wanted.prompt.push_back(3);
   for (int n = 0; n < 8; ++n) ids.push_back(bureau.submit(wanted));
-  bureau.tick();
+  bureau.step();
   EXPECT_EQ(bureau.scheduler().running(), 8);
   bureau.finish();
   for (RequestId id : ids) EXPECT_EQ(bureau.tokens(id), alone(wanted));
@@ -284,7 +284,7 @@ TEST_F(SchedulerPages, ComputesOnceWhatPromptsThatComeTogetherShare) {
   }
   Request other = request(prompt(20, 2), 8);
   requests.emplace_back(bureau.submit(other), other);
-  bureau.tick();
+  bureau.step();
   EXPECT_EQ(bureau.scheduler().running(), 2);  // the first, and the one that has nothing to share
   bureau.finish();
   for (const auto& [id, wanted] : requests) EXPECT_EQ(bureau.tokens(id), alone(wanted));

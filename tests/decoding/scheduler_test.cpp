@@ -1,5 +1,5 @@
 // tests/decoding/scheduler_test.cpp - requests in company get what they get alone, or are refused.
-#include "decoding/bureau.hpp"
+#include "decoding/scheduler_fixture.hpp"
 
 #include <decant/core/shape.hpp>
 #include <decant/decoding/drafter.hpp>
@@ -90,7 +90,7 @@ TEST_F(SchedulerTest, RefusesNonsenseAndChangesNothing) {
   Request longest = request({1, 2}, std::numeric_limits<Index>::max());
   EXPECT_THROW(bureau.submit(longest), CacheFull);
   EXPECT_TRUE(bureau.scheduler().idle());
-  EXPECT_TRUE(bureau.scheduler().tick().empty());
+  EXPECT_TRUE(bureau.scheduler().step().empty());
   EXPECT_EQ(bureau.scheduler().statistics().steps, 0);
 }
 
@@ -102,9 +102,9 @@ TEST_F(SchedulerTest, RefusesOptionsThatMeanNothing) {
     Scheduler<codec::F32>(decoder_, workspace, pool, options, tree);
   };
   EXPECT_NO_THROW(make({}));
-  EXPECT_THROW(make({.prompt_rows_beside_decoding = 0}), std::invalid_argument);
+  EXPECT_THROW(make({.prefill_token_budget = 0}), std::invalid_argument);
   EXPECT_THROW(make({.max_pages = 0}), std::invalid_argument);
-  EXPECT_THROW(make({.ageing_ticks = 0}), std::invalid_argument);
+  EXPECT_THROW(make({.ageing_steps = 0}), std::invalid_argument);
   EXPECT_THROW(make({}, &foreign), std::invalid_argument);
 }
 
@@ -130,7 +130,7 @@ TEST_F(SchedulerTest, KeepsTheRulesOfEachWhenOthersLeave) {
       bias = {{5, 99.0f}, {7, 95.0f}, {3, 90.0f}};
       for (Token token : banned[at]) bias.emplace_back(token, -trial::kInfinity);
       ids[at] = bureau.submit(wanted);
-      bureau.tick();  // the next joins when this one is under way
+      bureau.step();  // the next joins when this one is under way
     }
     bureau.finish();
     for (std::size_t at = 0; at < 4; ++at) {
@@ -152,7 +152,7 @@ TEST_F(SchedulerTest, DrawsTheSameTokensInAnyCompanyAndAfterPreemption) {
     const RequestId first = bureau.submit(seeded);
     const RequestId reference = bureau.submit(seeded);
     bureau.submit(other);
-    for (int tick = 0; tick < 6; ++tick) bureau.tick();
+    for (int step = 0; step < 6; ++step) bureau.step();
     EXPECT_TRUE(bureau.scheduler().preempt(first));
     EXPECT_FALSE(bureau.scheduler().preempt(first));
     bureau.finish();
@@ -166,19 +166,19 @@ TEST_F(SchedulerTest, DrawsTheSameTokensInAnyCompanyAndAfterPreemption) {
 }
 
 TEST_F(SchedulerTest, LetsPromptsEnterInShares) {
-  Bureau bureau(decoder_, 20, limits_, {.prompt_rows_beside_decoding = 5});
+  Bureau bureau(decoder_, 20, limits_, {.prefill_token_budget = 5});
   const SchedulerStatistics& statistics = bureau.scheduler().statistics();
   const RequestId first = bureau.submit(request(prompt(40, 1), 12));
-  bureau.tick();
+  bureau.step();
   EXPECT_EQ(statistics.computed_tokens, 32);  // alone it has all rows
-  bureau.tick();
+  bureau.step();
   EXPECT_EQ(statistics.computed_tokens, 40);
   const RequestId second = bureau.submit(request(prompt(23, 2), 2));
-  for (int tick = 1; tick <= 4; ++tick) {
-    bureau.tick();
-    EXPECT_EQ(statistics.computed_tokens, 40 + tick * 6);
+  for (int step = 1; step <= 4; ++step) {
+    bureau.step();
+    EXPECT_EQ(statistics.computed_tokens, 40 + step * 6);
   }
-  bureau.tick();
+  bureau.step();
   EXPECT_EQ(statistics.computed_tokens, 40 + 4 * 6 + 1 + 3);
   bureau.finish();
   EXPECT_EQ(bureau.tokens(first), alone(request(prompt(40, 1), 12)));
@@ -189,7 +189,7 @@ TEST_F(SchedulerTest, TakesGuessesWithTheRowsThatAreLeft) {
   Request wanted = request({1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3}, 30);
   wanted.options.sampler.penalties.bias = {{1, 40.0f}};  // so that the text repeats itself
   const Tokens expected = alone(wanted);
-  wanted.drafter = guesses_of(NgramDrafter{});
+  wanted.drafter = drafts_of(NgramDrafter{});
   Bureau bureau(decoder_, 20, limits_);
   const RequestId id = bureau.submit(wanted);
   bureau.finish();
@@ -220,11 +220,11 @@ TEST(SchedulerOfLearnedPositions, EndsWhereTheyDo) {
   EXPECT_EQ(bureau.tokens(endless), bureau.tokens(id));
 }
 
-TEST(SchedulerOfNothing, TicksInVain) {
+TEST(SchedulerOfNothing, StepsInVain) {
   const model::Decoder decoder = reference::toy_decoder();
   Bureau bureau(decoder, 4, {.rows = 8, .logit_rows = 2, .sequences = 2});
   EXPECT_TRUE(bureau.scheduler().idle());
-  bureau.tick();
+  bureau.step();
   EXPECT_EQ(bureau.scheduler().statistics().steps, 0);
 }
 

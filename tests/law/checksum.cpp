@@ -9,11 +9,11 @@
 
 #include <decant/codec/scaled.hpp>
 #include <decant/decoding/beam.hpp>
-#include <decant/decoding/branching.hpp>
 #include <decant/decoding/drafter.hpp>
 #include <decant/decoding/generate.hpp>
 #include <decant/decoding/samples.hpp>
 #include <decant/decoding/scheduler.hpp>
+#include <decant/decoding/tree_drafter.hpp>
 #include <decant/kv/paged.hpp>
 #include <decant/kv/ring.hpp>
 
@@ -93,7 +93,7 @@ void generations(const trial::Family& family, const std::string& cache) {
     sum.add(generate(decoder, drafted, workspace, prompt, options, every, drafter));
     kv::PagePool<C> pool(family.config.geometry(), 60, 16);
     kv::Paged<C> paged(pool);
-    decoding::BranchingNgramDrafter paths;
+    decoding::TreeNgramDrafter paths;
     sum.add(generate(decoder, paged, workspace, prompt, options, every, paths));
     const auto each = [](Index, Token) { return true; };
     for (const auto& one : generate_samples(decoder, paged, workspace, prompt, options, 3, each)) {
@@ -124,12 +124,12 @@ void requests(const trial::Family& family, const std::string& cache) {
     decoding::Request request = {.prompt = trial::random_tokens(family.config, 20 + 7 * n, n % 3),
                                  .options = options_of(family.config, 0.3 * (n % 4))};
     request.options.sequence = n;
-    if (n % 2 == 0) request.drafter = decoding::guesses_of(decoding::NgramDrafter{.shortest = 1});
+    if (n % 2 == 0) request.drafter = decoding::drafts_of(decoding::NgramDrafter{.shortest = 1});
     scheduler.submit(std::move(request));
   }
   std::vector<decoding::Generation> ended(13);
   while (!scheduler.idle()) {
-    for (decoding::Event& event : scheduler.tick()) {
+    for (decoding::Event& event : scheduler.step()) {
       if (event.outcome) ended[event.request] = std::move(event.outcome->generation);
     }
   }

@@ -49,7 +49,7 @@ Request random_request(const model::Config& config, std::mt19937& random) {
   options.sampler.temperature = 0.3 * below<double>(random, 5);
   options.sampler.penalties.repetition = below(random, 2) == 0 ? 1.0 : 1.3;
   if (below(random, 2) == 0) {
-    request.drafter = decoding::guesses_of(decoding::NgramDrafter{.shortest = 1});
+    request.drafter = decoding::drafts_of(decoding::NgramDrafter{.shortest = 1});
   }
   return request;
 }
@@ -97,7 +97,7 @@ Told run(const model::Decoder& decoder, const std::vector<Request>& requests,
   kv::PagePool<C> pool(config.geometry(), 14, 16);
   kv::PrefixTree<C> tree(pool, 8);
   decoding::Scheduler<C> scheduler(decoder, workspace, pool,
-                                   {.prompt_rows_beside_decoding = 30, .ageing_ticks = 40}, &tree);
+                                   {.prefill_token_budget = 30, .ageing_steps = 40}, &tree);
   Told told;
   for (std::size_t next = 0; next < requests.size() || !scheduler.idle();) {
     while (next < requests.size() && below(random, 3) == 0) {
@@ -108,7 +108,7 @@ Told run(const model::Decoder& decoder, const std::vector<Request>& requests,
     const auto someone = [&] { return told.generations.size() + below<std::size_t>(random, 10); };
     while (below(random, 3) > 0) scheduler.preempt(someone());
     if (below(random, 40) == 0) scheduler.cancel(someone());
-    for (decoding::Event& event : scheduler.tick()) {
+    for (decoding::Event& event : scheduler.step()) {
       if (!event.outcome) continue;
       told.accepted += event.outcome->generation.statistics.accepted_tokens;
       told.generations.emplace(event.request, std::move(event.outcome->generation));

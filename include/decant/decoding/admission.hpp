@@ -1,6 +1,6 @@
 // decant/decoding/admission.hpp - which requests run, and on which pages.
 //
-// Requests have one order, in which the first ones run. A step of priority is worth some ticks of
+// Requests have one order, in which the first ones run. A step of priority is worth some steps of
 // waiting, so that the order of two requests never changes and nobody waits for ever. Whoever takes
 // pages or a place takes those of the last that runs, never of one before it.
 //
@@ -39,7 +39,7 @@ template <codec::Codec K, codec::Codec V>
 class Admission {
  public:
   using Store = kv::Paged<K, V>;
-  using Place = std::pair<std::int64_t, RequestId>;  // since which tick it waits, and which it is
+  using Place = std::pair<std::int64_t, RequestId>;  // since which step it waits, and which it is
   using Jobs = std::map<Place, Job<K, V>>;
   using Iterator = typename Jobs::iterator;
 
@@ -82,7 +82,7 @@ class Admission {
     if (tree_ == nullptr || job.store.end() == 0) return;
     try {
       const auto held = job.text.sequence().first(static_cast<std::size_t>(job.store.end()));
-      tree_->insert(job.space, held, job.store);
+      tree_->insert(job.cache_namespace, held, job.store);
     } catch (const std::bad_alloc&) {
     }
   }
@@ -104,7 +104,7 @@ class Admission {
       const auto next = std::next(at);
       if (std::ssize(running_) == places_ && !yields_to(at->first)) return;
       Job<K, V>& job = at->second;
-      if (tree_ != nullptr) job.store = tree_->find(job.space, job.text.sequence());
+      if (tree_ != nullptr) job.store = tree_->find(job.cache_namespace, job.text.sequence());
       if (will_be_kept(job)) {
         job.store = Store(pool_);
         passed += 1;
@@ -155,7 +155,7 @@ class Admission {
     const auto sequence = job.text.sequence();
     return std::ranges::any_of(running_, [&](const auto& entry) {
       const Job<K, V>& other = entry.second;
-      if (other.text.generated() > 0 || other.space != job.space) return false;
+      if (other.text.generated() > 0 || other.cache_namespace != job.cache_namespace) return false;
       const Index common =
           std::ranges::mismatch(sequence, other.text.sequence()).in1 - sequence.begin();
       return std::min(common, std::ssize(sequence) - 1) - job.store.end() >= pool_.page_tokens();

@@ -162,7 +162,7 @@ class Continuation {
       return sampler_->sample(logits, options_.sequence, position);
     }
     std::span<const Candidate> draft;
-    if constexpr (TellingDrafter<D>) draft = drafter.distribution(row);
+    if constexpr (DrafterWithDistribution<D>) draft = drafter.distribution(row);
     const double u = uniform(options_.sampler.seed, options_.sequence, position, 1);
     return verify(sampler_->candidates(logits), draft, drafts[static_cast<std::size_t>(row)], u);
   }

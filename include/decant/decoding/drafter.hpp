@@ -32,7 +32,7 @@ concept Drafter = requires(D& drafter, const History& history, Index most) {
 // One that also tells from which distribution its guess number `at` was drawn, by ascending id, as
 // rejection wants it. Of others a guess counts as the only one that they could have made.
 template <class D>
-concept TellingDrafter = Drafter<D> && requires(const D& drafter, Index at) {
+concept DrafterWithDistribution = Drafter<D> && requires(const D& drafter, Index at) {
   { drafter.distribution(at) } -> std::convertible_to<std::span<const Candidate>>;
 };
 

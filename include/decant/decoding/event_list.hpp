@@ -1,6 +1,6 @@
-// decant/decoding/event_list.hpp - what a tick has to tell, kept until it was told.
+// decant/decoding/event_list.hpp - what a step has to tell, kept until it was told.
 //
-// A tick that throws has perhaps ended requests before: their events wait for the next. Room is
+// A step that throws has perhaps ended requests before: their events wait for the next. Room is
 // made beforehand, so that nothing can be lost between what happens and what is told of it.
 //
 // Depends on  decoding/request.hpp

@@ -10,10 +10,10 @@
 #pragma once
 
 #include <decant/core/types.hpp>
-#include <decant/decoding/branching.hpp>
 #include <decant/decoding/drafter.hpp>
 #include <decant/decoding/generation.hpp>
 #include <decant/decoding/run.hpp>
+#include <decant/decoding/tree_drafter.hpp>
 #include <decant/kv/store.hpp>
 #include <decant/model/decoder.hpp>
 #include <decant/model/workspace.hpp>

@@ -40,7 +40,7 @@ struct Job {
   Job(RequestId name, Request&& request, const model::Config& config, kv::PagePool<K, V>& pool,
       std::string_view who)
       : id(name),
-        space(request.space),
+        cache_namespace(request.cache_namespace),
         drafter(std::move(request.drafter)),
         sink(std::move(request.sink)),
         text(request.prompt, std::move(request.options), config, who),
@@ -48,19 +48,19 @@ struct Job {
 
   // Tokens of its sequence that the store has not.
   Index lack() const noexcept { return std::ssize(text.sequence()) - store.end(); }
-  // Rows of this tick's step, and those of them that want logits.
+  // Rows of this step's step, and those of them that want logits.
   Index fed() const noexcept { return rows + std::ssize(drafts); }
   Index logits() const noexcept { return rows == lack() ? 1 + std::ssize(drafts) : 0; }
 
   RequestId id;
-  kv::CacheNamespace space;
+  kv::CacheNamespace cache_namespace;
   decltype(Request::drafter) drafter;
   decltype(Request::sink) sink;
   Continuation text;
   kv::Paged<K, V> store;      // empty while it waits
-  Index rows = 0;             // of its sequence, in this tick's step
+  Index rows = 0;             // of its sequence, in this step's step
   std::vector<Token> drafts;  // behind those
-  std::vector<Token> fresh;   // tokens that this tick brought
+  std::vector<Token> fresh;   // tokens that this step brought
   bool cancelled = false;
   bool ran = false;
   Outcome outcome;

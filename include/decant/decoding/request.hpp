@@ -24,15 +24,15 @@ namespace decant::inline v0::decoding {
 
 using RequestId = std::uint64_t;
 
-// Functions are called by tick(); what they throw ends their request alone. They may submit and
-// cancel requests, but neither tick nor preempt.
+// Functions are called by step(); what they throw ends their request alone. They may submit and
+// cancel requests, but neither step nor preempt.
 struct Request {
   std::vector<Token> prompt = {};
-  GenerateOptions options = {};   // max_seconds counts from when the scheduler gets it
-  int priority = 0;               // the higher one first
-  kv::CacheNamespace space = {};  // with whose prompts beginnings may be shared
+  GenerateOptions options = {};             // max_seconds counts from when the scheduler gets it
+  int priority = 0;                         // the higher one first
+  kv::CacheNamespace cache_namespace = {};  // with whose prompts beginnings may be shared
   // Adds guesses to the empty list, so many at most: they save steps and change no token. A
-  // drafter's are guesses_of() it.
+  // drafter's are drafts_of() it.
   std::function<void(const History&, Index most, std::vector<Token>& guesses)> drafter = {};
   // Gets each new token; false ends the text behind it.
   std::function<bool(Token)> sink = {};
@@ -40,7 +40,7 @@ struct Request {
 
 // Any drafter as a request's.
 template <Drafter D>
-auto guesses_of(D drafter) {
+auto drafts_of(D drafter) {
   return [drafter = std::move(drafter)](const History& history, Index most,
                                         std::vector<Token>& guesses) mutable {
     const std::span<const Token> found = drafter.propose(history, most);
@@ -57,7 +57,7 @@ struct Outcome {
   Index computed_tokens = 0;  // rows of steps, drafts and what was recomputed among them
 };
 
-// What a tick brought one request. The last event of a request has its outcome.
+// What a step brought one request. The last event of a request has its outcome.
 struct Event {
   RequestId request = 0;
   std::vector<Token> tokens = {};  // new ones, in order
@@ -66,11 +66,11 @@ struct Event {
 
 struct SchedulerOptions {
   // Tokens of prompts in a step in which others decode: what those wait for a prompt to enter.
-  Index prompt_rows_beside_decoding = std::numeric_limits<Index>::max();
+  Index prefill_token_budget = std::numeric_limits<Index>::max();
   // Pages in use at once; never more than the pool has.
   Index max_pages = std::numeric_limits<Index>::max();
-  // How many ticks of waiting outweigh one step of priority, so that nobody waits for ever.
-  Index ageing_ticks = 1000;
+  // How many steps of waiting outweigh one step of priority, so that nobody waits for ever.
+  Index ageing_steps = 1000;
 };
 
 // Errors   std::invalid_argument naming the option and its value
@@ -78,11 +78,11 @@ inline void check(const SchedulerOptions& options) {
   const auto positive = [](Index number, const char* name) {
     expects(number > 0, "decoding::SchedulerOptions: ", name, " is ", number);
   };
-  positive(options.prompt_rows_beside_decoding, "prompt_rows_beside_decoding");
+  positive(options.prefill_token_budget, "prefill_token_budget");
   positive(options.max_pages, "max_pages");
-  positive(options.ageing_ticks, "ageing_ticks");
-  expects(options.ageing_ticks <= std::numeric_limits<std::int32_t>::max(),
-          "decoding::SchedulerOptions: ageing_ticks is ", options.ageing_ticks);
+  positive(options.ageing_steps, "ageing_steps");
+  expects(options.ageing_steps <= std::numeric_limits<std::int32_t>::max(),
+          "decoding::SchedulerOptions: ageing_steps is ", options.ageing_steps);
 }
 
 // Counts and times of all requests since the scheduler was made; times from when it got them.

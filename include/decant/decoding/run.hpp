@@ -12,11 +12,11 @@
 
 #include <decant/core/error.hpp>
 #include <decant/core/types.hpp>
-#include <decant/decoding/branching.hpp>
 #include <decant/decoding/continuation.hpp>
 #include <decant/decoding/drafter.hpp>
 #include <decant/decoding/feeding.hpp>
 #include <decant/decoding/generation.hpp>
+#include <decant/decoding/tree_drafter.hpp>
 #include <decant/kv/store.hpp>
 #include <decant/model/batch.hpp>
 #include <decant/model/decoder.hpp>
@@ -89,7 +89,7 @@ class Run {
   }
 
  private:
-  static constexpr bool kBranches = BranchingDrafter<D> && Forkable<S>;
+  static constexpr bool kBranches = TreeDrafter<D> && Forkable<S>;
 
   template <class Sink>
   Reason take_tokens(Sink& sink) {
@@ -158,7 +158,7 @@ class Run {
     if constexpr (kBranches) {
       const model::Limits& limits = workspace_.limits();
       Index rows = std::min(limits.rows, limits.logit_rows);
-      for (const std::vector<Token>& path : drafter_.propose_paths(text_.history(), most)) {
+      for (const std::vector<Token>& path : drafter_.propose_branches(text_.history(), most)) {
         const Index length = std::min({std::ssize(path), most, rows - 1});
         if (length < 1 || std::ssize(paths_) == limits.sequences) continue;
         paths_.emplace_back(path.begin(), path.begin() + length);

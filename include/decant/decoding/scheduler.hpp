@@ -46,9 +46,9 @@ namespace decant::inline v0::decoding {
 // Without a tree nothing is shared between requests. Where others take pages of the pool too, a
 // request that finds none left though it runs alone ends with cache_full.
 //
-// Cost     a tick is one step, and beside it O(running^2 + waiting), the tokens of the prompts that
+// Cost     a step is one step, and beside it O(running^2 + waiting), the tokens of the prompts that
 //          are looked up in a tree (those that begin to run, and the first that may not, each
-//          tick) or kept there (at the end of a prompt, of a request, and when it is put off), and
+//          step) or kept there (at the end of a prompt, of a request, and when it is put off), and
 //          what samplers take. submit() copies the prompt; cancel() and preempt() look through
 //          all requests
 // Threads  one owner, with the pool and the tree; check() alone may be called by anyone
@@ -85,19 +85,19 @@ class Scheduler {
     admission_.check(request, decoder_.positions(), kWho);
   }
 
-  // Takes a request in; the next tick may run it.
+  // Takes a request in; the next step may run it.
   //
   // Errors   as check(), and std::bad_alloc; nothing changed then
   RequestId submit(Request request) {
     admission_.check(request, decoder_.positions(), kWho);  // its text checks the rest
     const RequestId id = last_ + 1;
-    const typename Admission::Place place = {ticks_ - request.priority * options_.ageing_ticks, id};
+    const typename Admission::Place place = {steps_ - request.priority * options_.ageing_steps, id};
     admission_.waiting().try_emplace(place, id, std::move(request), decoder_.config(), pool_, kWho);
     statistics_.submitted += 1;
     return last_ = id;
   }
 
-  // Ends a request with the next tick; false where there is none of that name.
+  // Ends a request with the next step; false where there is none of that name.
   bool cancel(RequestId id) noexcept {
     for (Jobs* jobs : {&admission_.running(), &admission_.waiting()}) {
       const auto at = Admission::find(*jobs, id);
@@ -109,43 +109,43 @@ class Scheduler {
   }
 
   // Takes its pages from a request that runs, for somebody else who needs them before the next
-  // tick, which may let it run again; false where none does of that name, and in a tick.
+  // step, which may let it run again; false where none does of that name, and in a step.
   bool preempt(RequestId id) noexcept {
-    if (ticking_) return false;
+    if (stepping_) return false;
     const auto at = Admission::find(admission_.running(), id);
     if (at == admission_.running().end()) return false;
     admission_.preempt(at);
     return true;
   }
 
-  // One step of those that run, and what it brought: the caller's until the next tick. Events of a
-  // tick that threw come with the next.
+  // One step of those that run, and what it brought: the caller's until the next step. Events of a
+  // step that threw come with the next.
   //
   // Errors   std::bad_alloc, and whatever the workspace's executor throws; no request has lost
-  //          anything then, and the next tick goes on. What samplers, masks, sinks and drafters
+  //          anything then, and the next step goes on. What samplers, masks, sinks and drafters
   //          throw ends their request alone, with Reason::failed. std::invalid_argument where it is
   //          called by one of those
-  std::span<Event> tick() {
-    expects(!ticking_, kWho, ": a tick within a tick");
-    const Ticking now(ticking_);
+  std::span<Event> step() {
+    expects(!stepping_, kWho, ": a step within a step");
+    const Stepping now(stepping_);
     events_.begin();
-    ticks_ += 1;
+    steps_ += 1;
     end_interrupted();
     admission_.admit();
     detail::share_rows(admission_.running(), workspace_.limits().rows,
-                       options_.prompt_rows_beside_decoding);
+                       options_.prefill_token_budget);
     propose_drafts();
     secure_pages();
     events_.make_room(running());
-    if (step()) take_tokens();
+    if (run_step()) take_tokens();
     return events_.tell();
   }
 
   // Ends all requests at once: with Reason::failed where there is an error, or as cancelled.
   //
-  // Errors   std::bad_alloc; some are then left. std::invalid_argument in a tick
+  // Errors   std::bad_alloc; some are then left. std::invalid_argument in a step
   std::span<Event> end_all(const std::exception_ptr& error = {}) {
-    expects(!ticking_, kWho, ": all ended within a tick");
+    expects(!stepping_, kWho, ": all ended within a step");
     events_.begin();
     const Reason reason = error ? Reason::failed : Reason::cancelled;
     for (Jobs* jobs : {&admission_.running(), &admission_.waiting()}) {
@@ -168,12 +168,12 @@ class Scheduler {
   using Iterator = typename Admission::Iterator;
 
   // Says so while it lives.
-  class Ticking {
+  class Stepping {
    public:
-    explicit Ticking(bool& flag) noexcept : flag_(flag) { flag_ = true; }
-    Ticking(const Ticking&) = delete;
-    Ticking& operator=(const Ticking&) = delete;
-    ~Ticking() { flag_ = false; }
+    explicit Stepping(bool& flag) noexcept : flag_(flag) { flag_ = true; }
+    Stepping(const Stepping&) = delete;
+    Stepping& operator=(const Stepping&) = delete;
+    ~Stepping() { flag_ = false; }
 
    private:
     bool& flag_;
@@ -242,7 +242,7 @@ class Scheduler {
   }
 
   // Whether there was anything to do.
-  bool step() {
+  bool run_step() {
     detail::fill(batch_, admission_.running());
     if (batch_.rows() == 0) return false;
     const Stopwatch watch;
@@ -286,8 +286,8 @@ class Scheduler {
   SchedulerOptions options_;
   model::Batch<Store> batch_;
   detail::EventList events_;
-  bool ticking_ = false;
-  std::int64_t ticks_ = 0;
+  bool stepping_ = false;
+  std::int64_t steps_ = 0;
   RequestId last_ = 0;
   SchedulerStatistics statistics_;
   Admission admission_;

@@ -1,6 +1,6 @@
 // decant/decoding/service.hpp - a scheduler for many threads: any of them submits, one runs steps.
 //
-// A thread of the service's own ticks while there is something to do and sleeps while there is
+// A thread of the service's own steps while there is something to do and sleeps while there is
 // not. Callers meet it at an inbox and at the stream of each request, never during a step.
 //
 // Depends on  decoding/{request,scheduler}.hpp
@@ -99,7 +99,7 @@ class Stream {
 // Borrows a scheduler, which nobody else uses while the service lives. When it goes, requests that
 // have not ended are cancelled; streams may outlive it.
 //
-// Functions of requests are called in the service's thread. Where a tick fails eight times in a row
+// Functions of requests are called in the service's thread. Where a step fails eight times in a row
 // (no memory, an executor that throws), all requests end with that error.
 //
 // Errors   std::system_error from the constructor where there is no thread to be had
@@ -128,7 +128,7 @@ class Service {
     return Stream(std::move(mailbox));
   }
 
-  // As of the last tick that was told of.
+  // As of the last step that was told of.
   SchedulerStatistics statistics() const {
     const std::lock_guard lock(mutex_);
     return statistics_;
@@ -146,7 +146,7 @@ class Service {
     for (int failures = 0; wait_for_work(stop);) {
       take_in();
       try {
-        deliver(scheduler_.tick());
+        deliver(scheduler_.step());
         failures = 0;
       } catch (...) {
         std::this_thread::sleep_for(std::chrono::milliseconds(1));

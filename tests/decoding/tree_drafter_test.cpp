@@ -1,12 +1,12 @@
-// tests/decoding/branching_test.cpp - guesses in several ways: the tokens and rows of a run
+// tests/decoding/tree_drafter_test.cpp - guesses in several ways: the tokens and rows of a run
 // without.
 #include "decoding/models.hpp"
 #include "law/models.hpp"
 
 #include <decant/codec/plain.hpp>
 #include <decant/codec/scaled.hpp>
-#include <decant/decoding/branching.hpp>
 #include <decant/decoding/generate.hpp>
+#include <decant/decoding/tree_drafter.hpp>
 #include <decant/kv/paged.hpp>
 
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ struct Oracle {
   std::mt19937 random{7};
   std::vector<Path> said = {};
 
-  std::span<const Path> propose_paths(const History& history, Index most) {
+  std::span<const Path> propose_branches(const History& history, Index most) {
     calls += 1;
     said.assign(static_cast<std::size_t>(paths), {});
     const auto good = static_cast<std::size_t>(random() % static_cast<unsigned long>(paths));
@@ -52,11 +52,11 @@ struct Oracle {
 };
 
 template <class C>
-class Branching : public testing::Test {
+class TreeDrafts : public testing::Test {
  protected:
   using Store = kv::Paged<C>;
 
-  Branching()
+  TreeDrafts()
       : decoder_(trial::decoder_of(trial::llama())),
         prompt_(trial::random_tokens(decoder_.config(), 21, 4)),
         pool_(decoder_.config().geometry(), 60, 16),
@@ -93,10 +93,10 @@ class Branching : public testing::Test {
   model::Workspace workspace_;
   GenerateOptions options_;
 };
-using BranchingCodecs = testing::Types<codec::F32, codec::BF16, codec::Int8>;
-TYPED_TEST_SUITE(Branching, BranchingCodecs);
+using TreeDraftCodecs = testing::Types<codec::F32, codec::BF16, codec::Int8>;
+TYPED_TEST_SUITE(TreeDrafts, TreeDraftCodecs);
 
-TYPED_TEST(Branching, GivesTheTokensAndRowsOfARunWithoutGuesses) {
+TYPED_TEST(TreeDrafts, GivesTheTokensAndRowsOfARunWithoutGuesses) {
   for (double temperature : {0.0, 1.1}) {
     this->options_.sampler = {.temperature = temperature, .seed = 3};
     typename TestFixture::Store plain(this->pool_);
@@ -135,9 +135,9 @@ TYPED_TEST(Branching, GivesTheTokensAndRowsOfARunWithoutGuesses) {
   }
 }
 
-using BranchingF32 = Branching<codec::F32>;
+using TreeDraftsF32 = TreeDrafts<codec::F32>;
 
-TEST_F(BranchingF32, LeavesTheRightRowsWhereASinkThrowsOnAnotherPath) {
+TEST_F(TreeDraftsF32, LeavesTheRightRowsWhereASinkThrowsOnAnotherPath) {
   options_.log_probabilities = {};
   Store plain(pool_);
   NoDrafts none;
@@ -164,7 +164,7 @@ TEST_F(BranchingF32, LeavesTheRightRowsWhereASinkThrowsOnAnotherPath) {
   EXPECT_TRUE(trial::same_bits(rows, rows_of(plain)));
 }
 
-TEST_F(BranchingF32, DoesWithoutGuessesWhereThePoolIsFull) {
+TEST_F(TreeDraftsF32, DoesWithoutGuessesWhereThePoolIsFull) {
   Store plain(pool_);
   NoDrafts none;
   const Generation expected = run(plain, none);
@@ -183,30 +183,30 @@ TEST_F(BranchingF32, DoesWithoutGuessesWhereThePoolIsFull) {
   EXPECT_EQ(small.used_pages(), std::ssize(store.pages()));
 }
 
-TEST_F(BranchingF32, RefusesRejection) {
+TEST_F(TreeDraftsF32, RefusesRejection) {
   options_.verification = Verification::rejection;
-  BranchingNgramDrafter drafter;
+  TreeNgramDrafter drafter;
   Store store(pool_);
   EXPECT_THROW(run(store, drafter), std::invalid_argument);
   EXPECT_EQ(store.end(), 0);
 }
 
-TEST(BranchingNgram, GuessesWhatFollowedBefore) {
-  BranchingNgramDrafter drafter({.paths = 3, .most = 2, .longest = 2, .shortest = 1});
+TEST(TreeNgram, GuessesWhatFollowedBefore) {
+  TreeNgramDrafter drafter({.branches = 3, .most = 2, .longest = 2, .shortest = 1});
   const Path text = {1, 2, 3, 9, 1, 2, 4, 8, 7, 2, 5, 6, 1, 2};
-  const auto paths = drafter.propose_paths({text, 0}, 8);
+  const auto paths = drafter.propose_branches({text, 0}, 8);
   ASSERT_EQ(paths.size(), 3u);
   EXPECT_EQ(paths[0], (Path{4, 8}));  // what followed 1 2 last
   EXPECT_EQ(paths[1], (Path{3, 9}));
   EXPECT_EQ(paths[2], (Path{5, 6}));  // what followed 2
-  EXPECT_EQ(drafter.propose_paths({text, 0}, 1)[0], (Path{4}));
+  EXPECT_EQ(drafter.propose_branches({text, 0}, 1)[0], (Path{4}));
   const Path song = {1, 2, 3, 1, 2, 3, 1, 2};
-  EXPECT_EQ(drafter.propose_paths({song, 0}, 8).size(), 1u);  // one way, which it went twice
+  EXPECT_EQ(drafter.propose_branches({song, 0}, 8).size(), 1u);  // one way, which it went twice
   const Path fresh = {1, 2, 3};
-  EXPECT_TRUE(drafter.propose_paths({fresh, 0}, 8).empty());
-  EXPECT_THROW(BranchingNgramDrafter({.paths = 0}), std::invalid_argument);
-  EXPECT_THROW(BranchingNgramDrafter({.most = 0}), std::invalid_argument);
-  EXPECT_THROW(BranchingNgramDrafter({.longest = 1, .shortest = 2}), std::invalid_argument);
+  EXPECT_TRUE(drafter.propose_branches({fresh, 0}, 8).empty());
+  EXPECT_THROW(TreeNgramDrafter({.branches = 0}), std::invalid_argument);
+  EXPECT_THROW(TreeNgramDrafter({.most = 0}), std::invalid_argument);
+  EXPECT_THROW(TreeNgramDrafter({.longest = 1, .shortest = 2}), std::invalid_argument);
 }
 
 }  // namespace

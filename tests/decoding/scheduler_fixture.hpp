@@ -1,5 +1,5 @@
-// tests/decoding/bureau.hpp - a scheduler with what it borrows, for tests of who runs and how it
-// ends.
+// tests/decoding/scheduler_fixture.hpp - a scheduler with what it borrows, for tests of who runs
+// and how it ends.
 //
 // Depends on  decoding/models.hpp, law/models.hpp, decoding/scheduler.hpp
 #pragma once
@@ -46,8 +46,8 @@ class Bureau {
   Pool& pool() { return pool_; }
   Tree& tree() { return tree_; }
 
-  void tick() {
-    for (Event& event : scheduler_.tick()) {
+  void step() {
+    for (Event& event : scheduler_.step()) {
       Tokens& tokens = tokens_[event.request];
       tokens.insert(tokens.end(), event.tokens.begin(), event.tokens.end());
       if (event.outcome) outcomes_.emplace(event.request, std::move(*event.outcome));
@@ -56,7 +56,7 @@ class Bureau {
     EXPECT_EQ(held, pool_.total_pages());
   }
   void finish() {
-    while (!scheduler_.idle()) tick();
+    while (!scheduler_.idle()) step();
     EXPECT_EQ(pool_.used_pages(), 0);
   }
 
