@@ -52,7 +52,8 @@ def arguments():
     add("--decode-tokens", type=int, default=32, help="of one round (32)")
     add("--chunk", type=int, default=512, help="tokens of a prompt computed at once (512)")
     add("--work", help="where models lie while they are used (a new temporary folder)")
-    add("--keep", action="store_true", help="leave models in --work, and reuse those in it")
+    add("--keep", dest="leave", action="store_true",
+        help="leave models in --work, and reuse those in it")
     add("--out", default=str(HERE.parents[1] / "build/peers"),
         help="folder of results.json, table.md and ratios.png (%(default)s)")
     options = parser.parse_args()
@@ -123,7 +124,7 @@ class Model:
     def close(self):
         for engine in self.engines():
             engine.close()
-        if self.file and not self.options.keep:
+        if self.file and not self.options.leave:
             self.file.unlink()
 
     def open_sessions(self, threads):

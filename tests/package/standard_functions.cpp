@@ -1,4 +1,4 @@
-// A program that uses both namespaces keeps the standard's functions: of these names, decant has
+// A program that uses both namespaces calls the standard's functions: of these names, decant has
 // none, or the calls would be ambiguous or give other bits.
 #include <decant/decant.hpp>
 
