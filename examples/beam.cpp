@@ -6,11 +6,11 @@
 
 #include <decant/codec/plain.hpp>
 #include <decant/core/thread_pool.hpp>
-#include <decant/io/text_stream.hpp>
-#include <decant/io/tokenizer.hpp>
 #include <decant/kv/page_pool.hpp>
 #include <decant/kv/paged.hpp>
 #include <decant/model/decoder.hpp>
+#include <decant/text/text_stream.hpp>
+#include <decant/text/tokenizer.hpp>
 
 #include "support/command_line.hpp"
 #include "support/model.hpp"
@@ -50,8 +50,8 @@ void declare(examples::CommandLine& command, Options& options) {
 }
 
 void beam(Options options) {
-  io::Checkpoint checkpoint = examples::load(options.model);
-  const io::Tokenizer tokenizer = examples::load_tokenizer(options.model);
+  checkpoints::Checkpoint checkpoint = examples::load(options.model);
+  const text::Tokenizer tokenizer = examples::load_tokenizer(options.model);
   const std::vector<Token> prompt =
       examples::encode(tokenizer, options.prompt, "--prompt", checkpoint.config, options.model);
   decoding::BeamOptions& search = options.search;
@@ -74,7 +74,7 @@ void beam(Options options) {
   const auto answers = decoding::beam_search(decoder, store, workspace, prompt, search);
   std::cout << std::fixed << std::setprecision(3);
   for (const decoding::BeamAnswer& answer : answers) {
-    io::TextStream text(tokenizer, prompt);
+    text::TextStream text(tokenizer, prompt);
     std::cout << answer.score << "  ";
     for (Token token : answer.tokens) std::cout << text.push(token);
     std::cout << text.finish() << "\n\n";

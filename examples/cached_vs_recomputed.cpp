@@ -175,7 +175,7 @@ void conclude(const std::vector<Row>& rows) {
 }
 
 void cached_vs_recomputed(const Options& options) {
-  io::Checkpoint checkpoint = examples::load(options.model);
+  checkpoints::Checkpoint checkpoint = examples::load(options.model);
   const Token begin = checkpoint.begin_token.value_or(0);
   const model::Decoder decoder(std::move(checkpoint.config), std::move(checkpoint.weights));
   const auto lengths = lengths_of(options, decoder.config().max_positions);

@@ -7,10 +7,10 @@
 #include <decant/codec/plain.hpp>
 #include <decant/core/shape.hpp>
 #include <decant/core/thread_pool.hpp>
-#include <decant/io/text_stream.hpp>
-#include <decant/io/tokenizer.hpp>
 #include <decant/kv/paged.hpp>
 #include <decant/model/decoder.hpp>
+#include <decant/text/text_stream.hpp>
+#include <decant/text/tokenizer.hpp>
 
 #include "support/command_line.hpp"
 #include "support/model.hpp"
@@ -52,8 +52,8 @@ Index pages_of_copies(const Options& options, Index prompt) {
 }
 
 void fork_and_share(const Options& options) {
-  io::Checkpoint checkpoint = examples::load(options.model);
-  const io::Tokenizer tokenizer = examples::load_tokenizer(options.model);
+  checkpoints::Checkpoint checkpoint = examples::load(options.model);
+  const text::Tokenizer tokenizer = examples::load_tokenizer(options.model);
   const std::vector<Token> prompt =
       examples::encode(tokenizer, options.prompt, "--prompt", checkpoint.config, options.model);
   examples::check_length("--prompt", std::ssize(prompt), checkpoint.config);
@@ -77,7 +77,7 @@ void fork_and_share(const Options& options) {
     forks.push_back(origin.fork());
     generate.sequence = static_cast<std::uint64_t>(sample);
     const auto result = decoding::generate(decoder, forks.back(), workspace, prompt, generate);
-    io::TextStream text(tokenizer, prompt);
+    text::TextStream text(tokenizer, prompt);
     std::cout << sample + 1 << ": ";
     for (Token token : result.tokens) std::cout << text.push(token);
     std::cout << text.finish() << "\n\n";

@@ -4,14 +4,14 @@
 // a store that holds keys and values, a workspace, and one call whose sink gets each token at once.
 #include <decant/decoding/generate.hpp>
 
+#include <decant/checkpoints/load_options.hpp>
 #include <decant/core/thread_pool.hpp>
-#include <decant/io/load_options.hpp>
-#include <decant/io/new_file.hpp>
-#include <decant/io/text_stream.hpp>
-#include <decant/io/tokenizer.hpp>
-#include <decant/io/utf8.hpp>
+#include <decant/files/new_file.hpp>
+#include <decant/files/utf8.hpp>
 #include <decant/kv/store.hpp>
 #include <decant/model/decoder.hpp>
+#include <decant/text/text_stream.hpp>
+#include <decant/text/tokenizer.hpp>
 
 #include "support/command_line.hpp"
 #include "support/drafts.hpp"
@@ -43,7 +43,7 @@ struct Options {
   decoding::GenerateOptions generate = {.max_new_tokens = 100};
   examples::SamplerChoice sampler;
   std::vector<std::string> stops;
-  io::LoadOptions load;
+  checkpoints::LoadOptions load;
   examples::StoreOptions store;
   std::string load_prefix, save_prefix;
   examples::DraftOptions drafts;
@@ -93,8 +93,8 @@ void declare(examples::CommandLine& command, Options& options) {
 }
 
 // The prompt in tokens; of an empty one, the token that begins a text.
-std::vector<Token> encode(const Options& options, const io::Tokenizer& tokenizer,
-                          const io::Checkpoint& checkpoint) {
+std::vector<Token> encode(const Options& options, const text::Tokenizer& tokenizer,
+                          const checkpoints::Checkpoint& checkpoint) {
   std::vector<Token> tokens =
       examples::encode(tokenizer, options.prompt, "--prompt", checkpoint.config, options.model);
   if (tokens.empty() && checkpoint.begin_token) tokens.push_back(*checkpoint.begin_token);
@@ -121,10 +121,10 @@ void print(const decoding::Generation& generation) {
 
 // A line for each token: what was taken, then the best.
 void print_log_probabilities(const decoding::Generation& generation,
-                             const io::Tokenizer& tokenizer) {
+                             const text::Tokenizer& tokenizer) {
   const auto show = [&](const decoding::LogProbability& of) {
     const std::vector<Token> token = {of.token};
-    std::cerr << of.value << " \"" << io::printable(tokenizer.decode(token)) << '"';
+    std::cerr << of.value << " \"" << files::printable(tokenizer.decode(token)) << '"';
   };
   for (const decoding::LogProbabilities& place : generation.log_probabilities) {
     show(place.taken);
@@ -139,7 +139,7 @@ void print_log_probabilities(const decoding::Generation& generation,
 // Prints prompt and continuation; the prompt waits for the first token, so that whatever fails
 // before it fails with nothing printed.
 template <kv::Store S>
-decoding::Generation stream(const Options& options, const io::Tokenizer& tokenizer,
+decoding::Generation stream(const Options& options, const text::Tokenizer& tokenizer,
                             const model::Decoder& decoder, S& store, Index chunk,
                             const std::vector<Token>& prompt) {
   ThreadPool threads(options.threads);
@@ -150,7 +150,7 @@ decoding::Generation stream(const Options& options, const io::Tokenizer& tokeniz
   model::Profile profile;
   if (options.profile) workspace.set_profile(&profile);
 
-  io::TextStream text(tokenizer, prompt);
+  text::TextStream text(tokenizer, prompt);
   decoding::StopText stops(options.stops);
   std::string waiting = options.prompt;
   const auto show = [&](Token token) {
@@ -200,7 +200,7 @@ void check_several(const Options& options) {
 }
 
 // Prints every answer whole, with an empty line between two.
-void print_several(const Options& options, const io::Tokenizer& tokenizer,
+void print_several(const Options& options, const text::Tokenizer& tokenizer,
                    const model::Decoder& decoder, const std::vector<Token>& prompt) {
   const auto answers = examples::several(
       options.several, options.store, {tokenizer, decoder, prompt, options.stops, options.generate},
@@ -211,9 +211,9 @@ void print_several(const Options& options, const io::Tokenizer& tokenizer,
 }
 
 void generate(Options options) {
-  io::Checkpoint checkpoint = examples::load(options.model, options.load);
-  const io::Tokenizer tokenizer = examples::load_tokenizer(options.model);
-  if (!options.save_prefix.empty()) io::NewFile(options.save_prefix);  // or fails before a word
+  checkpoints::Checkpoint checkpoint = examples::load(options.model, options.load);
+  const text::Tokenizer tokenizer = examples::load_tokenizer(options.model);
+  if (!options.save_prefix.empty()) files::NewFile(options.save_prefix);  // or fails before a word
   const std::vector<Token> prompt = encode(options, tokenizer, checkpoint);
   options.generate.stop.end_tokens = checkpoint.end_tokens;
   options.generate.sampler = options.sampler.resolved();

@@ -4,9 +4,9 @@
 // and that it does not matter how a sequence is split into steps: the files are the same.
 #include <decant/model/decoder.hpp>
 
+#include <decant/checkpoints/load_options.hpp>
 #include <decant/core/thread_pool.hpp>
-#include <decant/io/load_options.hpp>
-#include <decant/io/new_file.hpp>
+#include <decant/files/new_file.hpp>
 #include <decant/kv/store.hpp>
 
 #include "support/command_line.hpp"
@@ -29,7 +29,7 @@ using namespace decant;
 
 struct Options {
   std::string model, tokens, out, chunks;
-  io::LoadOptions load;
+  checkpoints::LoadOptions load;
   examples::StoreOptions store;
   Index threads = examples::default_threads();
 };
@@ -82,7 +82,7 @@ void write(const Options& options, const model::Decoder& decoder, S& store,
   const Index rows = std::ranges::max(chunks);
   ThreadPool threads(options.threads);
   model::Workspace workspace(decoder.config(), {.rows = rows, .logit_rows = rows}, threads);
-  io::NewFile file(options.out);
+  files::NewFile file(options.out);
   model::Batch<S> batch;
   for (Index chunk : chunks) {
     const auto first = static_cast<std::size_t>(store.end());
@@ -98,7 +98,7 @@ void write(const Options& options, const model::Decoder& decoder, S& store,
 }
 
 void logits(const Options& options) {
-  io::Checkpoint checkpoint = examples::load(options.model, options.load);
+  checkpoints::Checkpoint checkpoint = examples::load(options.model, options.load);
   const std::vector<Token> tokens = tokens_of(options, checkpoint.config.vocabulary);
   examples::check_length("--tokens", std::ssize(tokens), checkpoint.config);
   const std::vector<Index> chunks = chunks_of(options, std::ssize(tokens));

@@ -7,9 +7,9 @@
 
 #include <decant/codec/plain.hpp>
 #include <decant/core/thread_pool.hpp>
-#include <decant/io/tokenizer.hpp>
 #include <decant/kv/ring.hpp>
 #include <decant/model/decoder.hpp>
+#include <decant/text/tokenizer.hpp>
 
 #include "support/command_line.hpp"
 #include "support/model.hpp"
@@ -64,8 +64,8 @@ void print_row(Index turn, const decoding::Statistics& reused, const decoding::S
 }
 
 void long_chat(const Options& options) {
-  io::Checkpoint checkpoint = examples::load(options.model);
-  const io::Tokenizer tokenizer = examples::load_tokenizer(options.model);
+  checkpoints::Checkpoint checkpoint = examples::load(options.model);
+  const text::Tokenizer tokenizer = examples::load_tokenizer(options.model);
   checkpoint.config.windows.assign(static_cast<std::size_t>(checkpoint.config.layers),
                                    options.window);
   const model::Decoder decoder(std::move(checkpoint.config), std::move(checkpoint.weights));

@@ -6,8 +6,8 @@
 
 #include <decant/codec/scaled.hpp>
 #include <decant/core/thread_pool.hpp>
-#include <decant/io/mapped_file.hpp>
-#include <decant/io/tokenizer.hpp>
+#include <decant/files/mapped_file.hpp>
+#include <decant/text/tokenizer.hpp>
 
 #include "support/command_line.hpp"
 #include "support/model.hpp"
@@ -71,9 +71,9 @@ constexpr Format kFormats[] = {
 };
 
 std::vector<Token> tokens_of(const Options& options, const model::Config& config) {
-  const io::Tokenizer tokenizer = examples::load_tokenizer(options.model);
-  const io::MappedFile file(options.text.empty() ? examples::default_model_folder() + "/hamlet.txt"
-                                                 : options.text);
+  const text::Tokenizer tokenizer = examples::load_tokenizer(options.model);
+  const files::MappedFile file(
+      options.text.empty() ? examples::default_model_folder() + "/hamlet.txt" : options.text);
   std::vector<Token> tokens =
       examples::encode(tokenizer, file.text(), "--text", config, options.model);
   expects<examples::UsageError>(tokens.size() >= 2, "--text: has ",
@@ -163,7 +163,7 @@ void compare(const Options& options) {
   for (const Format& format : kFormats) {
     if (!decoder || format.weights) {  // the formats of caches come first, and share one model
       decoder.reset();                 // before the next takes its memory
-      io::Checkpoint checkpoint = examples::load(
+      checkpoints::Checkpoint checkpoint = examples::load(
           options.model, {.weights = format.weights, .activations = format.activations});
       decoder.emplace(std::move(checkpoint.config), std::move(checkpoint.weights));
     }

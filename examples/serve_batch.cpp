@@ -7,7 +7,7 @@
 #include <decant/codec/type.hpp>
 #include <decant/core/thread_pool.hpp>
 #include <decant/decoding/scheduler.hpp>
-#include <decant/io/tokenizer.hpp>
+#include <decant/text/tokenizer.hpp>
 
 #include "support/command_line.hpp"
 #include "support/json_request.hpp"
@@ -32,14 +32,14 @@
 namespace {
 
 using namespace decant;
-using io::Json;
+using files::Json;
 using Event = nlohmann::ordered_json;  // as it is written
 
 struct Options {
   std::string model = examples::default_model_folder();
   std::string input;
   codec::Type cache = codec::Type::f32;
-  io::LoadOptions load;
+  checkpoints::LoadOptions load;
   Index tokens = 8192, page_tokens = 16, sequences = 16, rows = 256;
   Index prompt_rows = 64;
   Index threads = examples::default_threads();
@@ -85,7 +85,7 @@ struct Answer {
 };
 
 Event log_probabilities(const std::vector<decoding::LogProbabilities>& places,
-                        const io::Tokenizer& tokenizer) {
+                        const text::Tokenizer& tokenizer) {
   const auto shown = [&](const decoding::LogProbability& of) {
     const std::vector<Token> token = {of.token};
     return Event{{"token", tokenizer.decode(token)}, {"logprob", of.value}};
@@ -104,8 +104,8 @@ Event log_probabilities(const std::vector<decoding::LogProbabilities>& places,
 template <codec::Codec C>
 class Engine {
  public:
-  Engine(const Options& options, const model::Decoder& decoder, const io::Tokenizer& tokenizer,
-         const io::Checkpoint& checkpoint, Executor& executor)
+  Engine(const Options& options, const model::Decoder& decoder, const text::Tokenizer& tokenizer,
+         const checkpoints::Checkpoint& checkpoint, Executor& executor)
       : options_(options),
         tokenizer_(tokenizer),
         end_tokens_(checkpoint.end_tokens),
@@ -241,7 +241,7 @@ class Engine {
   }
 
   const Options& options_;
-  const io::Tokenizer& tokenizer_;
+  const text::Tokenizer& tokenizer_;
   std::vector<Token> end_tokens_;
   std::optional<Token> begin_token_;
   Index positions_;
@@ -263,8 +263,8 @@ std::shared_ptr<std::istream> open(const std::string& path) {
 }
 
 void serve(const Options& options) {
-  io::Checkpoint checkpoint = examples::load(options.model, options.load);
-  const io::Tokenizer tokenizer = examples::load_tokenizer(options.model);
+  checkpoints::Checkpoint checkpoint = examples::load(options.model, options.load);
+  const text::Tokenizer tokenizer = examples::load_tokenizer(options.model);
   const std::shared_ptr<std::istream> in = open(options.input);
   const model::Decoder decoder(checkpoint.config, std::move(checkpoint.weights));
   ThreadPool threads(options.threads);

@@ -8,10 +8,10 @@
 #include <decant/core/thread_pool.hpp>
 #include <decant/decoding/drafter.hpp>
 #include <decant/decoding/model_drafter.hpp>
-#include <decant/io/text_stream.hpp>
-#include <decant/io/tokenizer.hpp>
 #include <decant/kv/contiguous.hpp>
 #include <decant/model/decoder.hpp>
+#include <decant/text/text_stream.hpp>
+#include <decant/text/tokenizer.hpp>
 
 #include "support/command_line.hpp"
 #include "support/drafts.hpp"
@@ -60,13 +60,13 @@ void print_row(const char* drafter, const decoding::Statistics& of) {
 }
 
 void speculative(const Options& options) {
-  io::Checkpoint checkpoint = examples::load(options.model);
-  const io::Tokenizer tokenizer = examples::load_tokenizer(options.model);
+  checkpoints::Checkpoint checkpoint = examples::load(options.model);
+  const text::Tokenizer tokenizer = examples::load_tokenizer(options.model);
   const std::vector<Token> prompt =
       examples::encode(tokenizer, options.prompt, "--prompt", checkpoint.config, options.model);
   examples::check_length("--prompt and --max-new-tokens", std::ssize(prompt) + options.new_tokens,
                          checkpoint.config);
-  io::Checkpoint small = examples::load_guessing(
+  checkpoints::Checkpoint small = examples::load_guessing(
       options.draft_model.empty() ? options.model : options.draft_model, checkpoint.config);
   const model::Decoder decoder(std::move(checkpoint.config), std::move(checkpoint.weights));
   const model::Decoder guessing(std::move(small.config), std::move(small.weights));
@@ -91,7 +91,7 @@ void speculative(const Options& options) {
   expects<std::runtime_error>(plain.tokens == looked_up.tokens && plain.tokens == drafted.tokens,
                               "guesses changed a token");
 
-  io::TextStream text(tokenizer, prompt);
+  text::TextStream text(tokenizer, prompt);
   std::cout << options.prompt;
   for (Token token : plain.tokens) std::cout << text.push(token);
   std::cout << text.finish()

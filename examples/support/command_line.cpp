@@ -1,6 +1,6 @@
 #include "support/command_line.hpp"
 
-#include <decant/io/utf8.hpp>
+#include <decant/files/utf8.hpp>
 
 #include <CLI/CLI.hpp>
 #include <exception>
@@ -65,7 +65,7 @@ void CommandLine::set_footer(const std::string& text) { app_->footer(text); }
 
 int CommandLine::run(int argc, char** argv, const std::function<void()>& body) {
   const auto failed = [&](std::string_view why, int exit_code) {
-    std::cerr << app_->get_name() << ": " << decant::io::printable(why, 1 << 14) << '\n';
+    std::cerr << app_->get_name() << ": " << decant::files::printable(why, 1 << 14) << '\n';
     return exit_code;
   };
   try {

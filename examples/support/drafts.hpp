@@ -3,12 +3,12 @@
 // Tested by   tests/examples/agreements.cmake
 #pragma once
 
+#include <decant/checkpoints/load_options.hpp>
 #include <decant/codec/plain.hpp>
 #include <decant/decoding/drafter.hpp>
 #include <decant/decoding/generation.hpp>
 #include <decant/decoding/history.hpp>
 #include <decant/decoding/model_drafter.hpp>
-#include <decant/io/load_options.hpp>
 #include <decant/kv/contiguous.hpp>
 #include <decant/model/decoder.hpp>
 #include <decant/model/workspace.hpp>
@@ -45,10 +45,10 @@ struct Guesses {
 };
 
 // The checkpoint of a model that guesses for one of that configuration.
-inline decant::io::Checkpoint load_guessing(const std::string& path,
-                                            const decant::model::Config& config,
-                                            const decant::io::LoadOptions& options = {}) {
-  decant::io::Checkpoint checkpoint = load(path, options);
+inline decant::checkpoints::Checkpoint load_guessing(
+    const std::string& path, const decant::model::Config& config,
+    const decant::checkpoints::LoadOptions& options = {}) {
+  decant::checkpoints::Checkpoint checkpoint = load(path, options);
   decant::expects<UsageError>(checkpoint.config.vocabulary == config.vocabulary,
                               "--draft-model: a vocabulary of ", checkpoint.config.vocabulary,
                               ", the model has one of ", config.vocabulary);
@@ -60,7 +60,7 @@ class GuessingModel {
  public:
   using Store = decant::kv::Contiguous<decant::codec::BF16>;
 
-  GuessingModel(decant::io::Checkpoint checkpoint, Index capacity, Index rows,
+  GuessingModel(decant::checkpoints::Checkpoint checkpoint, Index capacity, Index rows,
                 decant::Executor& executor, const decant::decoding::GenerateOptions& generate)
       : decoder_(std::move(checkpoint.config), std::move(checkpoint.weights)),
         store_(decoder_.config().geometry(), capacity),
@@ -80,7 +80,8 @@ class GuessingModel {
 
 // The drafter that was asked for, beside a model of that configuration with a store for `capacity`
 // tokens.
-inline Guesses guesses(const DraftOptions& options, const decant::io::LoadOptions& load_options,
+inline Guesses guesses(const DraftOptions& options,
+                       const decant::checkpoints::LoadOptions& load_options,
                        const decant::decoding::GenerateOptions& generate,
                        const decant::model::Config& config, Index capacity,
                        decant::model::Workspace& workspace) {

@@ -9,7 +9,7 @@
 #include <decant/core/error.hpp>
 #include <decant/decoding/drafter.hpp>
 #include <decant/decoding/request.hpp>
-#include <decant/io/json.hpp>
+#include <decant/files/json.hpp>
 
 #include "support/sampler.hpp"
 
@@ -64,7 +64,7 @@ inline constexpr std::array kRequestFields = {
 
 namespace detail {
 
-inline void refuse_unknown(const decant::io::JsonObject& line) {
+inline void refuse_unknown(const decant::files::JsonObject& line) {
   for (const auto& [key, value] : line.json().items()) {
     const std::string_view name = key;
     const bool known = std::ranges::any_of(
@@ -75,32 +75,33 @@ inline void refuse_unknown(const decant::io::JsonObject& line) {
 }
 
 // A name of a request: text, or a whole number.
-inline decant::io::Json name_at(const decant::io::JsonObject& line, std::string_view key) {
-  const decant::io::Json& name = line.at(key);
+inline decant::files::Json name_at(const decant::files::JsonObject& line, std::string_view key) {
+  const decant::files::Json& name = line.at(key);
   decant::expects<decant::FormatError>(name.is_string() || name.is_number_integer(),
                                        line.place(key), " is ", name.dump(),
                                        ", neither text nor a whole number");
   return name;
 }
 
-inline std::vector<std::string> texts_at(const decant::io::JsonObject& line, std::string_view key) {
-  const decant::io::Json* found = line.find(key);
+inline std::vector<std::string> texts_at(const decant::files::JsonObject& line,
+                                         std::string_view key) {
+  const decant::files::Json* found = line.find(key);
   if (found == nullptr) return {};
   if (!found->is_array()) return {line.text(key)};
   std::vector<std::string> texts;
-  for (const decant::io::Json& text : *found) {
-    texts.push_back(decant::io::JsonObject::as_text(text, line.place(key)));
+  for (const decant::files::Json& text : *found) {
+    texts.push_back(decant::files::JsonObject::as_text(text, line.place(key)));
   }
   return texts;
 }
 
-inline std::uint64_t count_at(const decant::io::JsonObject& line, std::string_view key) {
+inline std::uint64_t count_at(const decant::files::JsonObject& line, std::string_view key) {
   const Index count = line.integer_or(key, 0);
   decant::expects<decant::FormatError>(count >= 0, line.place(key), " is ", count);
   return static_cast<std::uint64_t>(count);
 }
 
-inline SamplerChoice sampler_of(const decant::io::JsonObject& line) {
+inline SamplerChoice sampler_of(const decant::files::JsonObject& line) {
   SamplerChoice choice;
   decant::decoding::SamplerOptions& options = choice.options;
   decant::decoding::PenaltyOptions& penalties = options.penalties;
@@ -122,11 +123,11 @@ inline SamplerChoice sampler_of(const decant::io::JsonObject& line) {
   const auto known = {"hf", "openai_vllm", "llama_cpp"};
   decant::expects<decant::FormatError>(
       std::ranges::count(known, choice.preset) > 0, line.place("sampler"), " is \"",
-      decant::io::printable(choice.preset), "\", not hf, openai_vllm or llama_cpp");
+      decant::files::printable(choice.preset), "\", not hf, openai_vllm or llama_cpp");
   return choice;
 }
 
-inline decant::decoding::Request options_of(const decant::io::JsonObject& line) {
+inline decant::decoding::Request options_of(const decant::files::JsonObject& line) {
   decant::decoding::Request request;
   decant::decoding::GenerateOptions& options = request.options;
   options.max_seconds = line.number_or("max_seconds", options.max_seconds);
@@ -152,13 +153,13 @@ inline decant::decoding::Request options_of(const decant::io::JsonObject& line) 
 // what the line says, or its number.
 //
 // Errors   decant::FormatError naming line and field
-inline JsonRequest parse_request(std::string_view text, Index number, decant::io::Json& id) {
+inline JsonRequest parse_request(std::string_view text, Index number, decant::files::Json& id) {
   id = number;
   const std::string place = decant::sentence("line ", number);
-  const decant::io::Json json = decant::io::parse_json(text, place);
+  const decant::files::Json json = decant::files::parse_json(text, place);
   decant::expects<decant::FormatError>(json.is_object(), place, ": is ", json.type_name(),
                                        ", not an object");
-  const decant::io::JsonObject line(json, place);
+  const decant::files::JsonObject line(json, place);
   if (line.has("id")) id = detail::name_at(line, "id");
   detail::refuse_unknown(line);
   JsonRequest result;

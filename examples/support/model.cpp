@@ -1,10 +1,10 @@
 #include "support/model.hpp"
 
+#include <decant/checkpoints/load_checkpoint.hpp>
 #include <decant/codec/type.hpp>
 #include <decant/core/error.hpp>
-#include <decant/io/load_checkpoint.hpp>
-#include <decant/io/load_tokenizer.hpp>
 #include <decant/kernels/packed.hpp>
+#include <decant/text/load_tokenizer.hpp>
 
 #include "support/options.hpp"
 
@@ -31,7 +31,7 @@ CommandLine::Option add_model(CommandLine& command, std::string& path, const std
   return command.add_nonempty_text("--model", path, about, "FOLDER|FILE.gguf");
 }
 
-void add_load_options(CommandLine& command, io::LoadOptions& options) {
+void add_load_options(CommandLine& command, checkpoints::LoadOptions& options) {
   using kernels::Activations;
   const auto weights = [&options](const std::string& text) {
     options.weights = parse_type(text);
@@ -52,15 +52,15 @@ void add_load_options(CommandLine& command, io::LoadOptions& options) {
               "activations in products (quantised for q8_0 and q4_0, else full)", activations);
 }
 
-io::Checkpoint load(const std::string& path, const io::LoadOptions& options) {
-  io::Checkpoint checkpoint = io::load_checkpoint(path, options);
+checkpoints::Checkpoint load(const std::string& path, const checkpoints::LoadOptions& options) {
+  checkpoints::Checkpoint checkpoint = checkpoints::load_checkpoint(path, options);
   for (const std::string& warning : checkpoint.warnings) std::cerr << "note: " << warning << '\n';
   return checkpoint;
 }
 
-io::Tokenizer load_tokenizer(const std::string& path) { return io::load_tokenizer(path); }
+text::Tokenizer load_tokenizer(const std::string& path) { return text::load_tokenizer(path); }
 
-std::vector<Token> encode(const io::Tokenizer& tokenizer, std::string_view text,
+std::vector<Token> encode(const text::Tokenizer& tokenizer, std::string_view text,
                           const std::string& argument, const model::Config& config,
                           const std::string& path) {
   const std::vector<Token> tokens = checked(argument, [&] { return tokenizer.encode(text); });
@@ -76,6 +76,6 @@ void check_length(const std::string& argument, Index tokens, const model::Config
                       ", the model was made for ", config.max_positions);
 }
 
-model::Config read_config(const std::string& path) { return io::read_config(path); }
+model::Config read_config(const std::string& path) { return checkpoints::read_config(path); }
 
 }  // namespace examples

@@ -6,9 +6,9 @@
 // Tested by   tests/examples/CMakeLists.txt, which starts an example from another folder
 #pragma once
 
+#include <decant/checkpoints/checkpoint.hpp>
+#include <decant/checkpoints/load_options.hpp>
 #include <decant/core/types.hpp>
-#include <decant/io/checkpoint.hpp>
-#include <decant/io/load_options.hpp>
 #include <decant/model/config.hpp>
 
 #include "support/command_line.hpp"
@@ -17,8 +17,8 @@
 #include <string_view>
 #include <vector>
 
-namespace decant::inline v0::io {
-class Tokenizer;  // defined in io/tokenizer.hpp
+namespace decant::inline v0::text {
+class Tokenizer;  // defined in text/tokenizer.hpp
 }
 
 namespace examples {
@@ -30,17 +30,18 @@ std::string default_model_folder();
 CommandLine::Option add_model(CommandLine& command, std::string& path, const std::string& about);
 
 // The format of weights, and whether products quantise activations.
-void add_load_options(CommandLine& command, decant::io::LoadOptions& options);
+void add_load_options(CommandLine& command, decant::checkpoints::LoadOptions& options);
 
 // The checkpoint at `path`; its warnings go to standard error.
-decant::io::Checkpoint load(const std::string& path, const decant::io::LoadOptions& options = {});
+decant::checkpoints::Checkpoint load(const std::string& path,
+                                     const decant::checkpoints::LoadOptions& options = {});
 
 // Its tokenizer, and its shape alone.
-decant::io::Tokenizer load_tokenizer(const std::string& path);
+decant::text::Tokenizer load_tokenizer(const std::string& path);
 decant::model::Config read_config(const std::string& path);
 
 // The tokens of a text given as `argument`, all of them in the vocabulary of the model at `path`.
-std::vector<decant::Token> encode(const decant::io::Tokenizer& tokenizer, std::string_view text,
+std::vector<decant::Token> encode(const decant::text::Tokenizer& tokenizer, std::string_view text,
                                   const std::string& argument, const decant::model::Config& config,
                                   const std::string& path);
 

@@ -4,10 +4,10 @@
 #pragma once
 
 #include <decant/core/types.hpp>
-#include <decant/io/fingerprint.hpp>
-#include <decant/io/snapshot.hpp>
 #include <decant/kv/store.hpp>
 #include <decant/model/decoder.hpp>
+#include <decant/snapshots/fingerprint.hpp>
+#include <decant/snapshots/snapshot.hpp>
 
 #include <algorithm>
 #include <iostream>
@@ -21,21 +21,21 @@ namespace examples {
 template <decant::kv::Store S>
 void load_prefix(const std::string& path, const decant::model::Decoder& decoder,
                  std::span<const decant::Token> prompt, S& store) {
-  const decant::io::Snapshot snapshot = decant::io::Snapshot::open(path);
+  const decant::snapshots::Snapshot snapshot = decant::snapshots::Snapshot::open(path);
   const auto differs = std::ranges::mismatch(snapshot.tokens(), prompt.first(prompt.size() - 1));
   const decant::Position common = differs.in1 - snapshot.tokens().begin();
   if (common < snapshot.fewest(store)) {
     std::cerr << "note: " << path << " holds too few tokens of what it shares with the prompt\n";
     return;
   }
-  snapshot.restore(store, decant::io::fingerprint(decoder), common);
+  snapshot.restore(store, decant::snapshots::fingerprint(decoder), common);
 }
 
 template <decant::kv::Store S>
 void save_prefix(const std::string& path, const decant::model::Decoder& decoder,
                  std::span<const decant::Token> tokens, const S& store) {
-  decant::io::save_snapshot(path, store, tokens.first(static_cast<std::size_t>(store.end())),
-                            decant::io::fingerprint(decoder));
+  decant::snapshots::save_snapshot(path, store, tokens.first(static_cast<std::size_t>(store.end())),
+                                   decant::snapshots::fingerprint(decoder));
 }
 
 }  // namespace examples

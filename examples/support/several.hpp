@@ -7,8 +7,8 @@
 #include <decant/core/thread_pool.hpp>
 #include <decant/decoding/beam.hpp>
 #include <decant/decoding/samples.hpp>
-#include <decant/io/tokenizer.hpp>
 #include <decant/model/decoder.hpp>
+#include <decant/text/tokenizer.hpp>
 
 #include "support/command_line.hpp"
 #include "support/options.hpp"
@@ -45,7 +45,7 @@ inline void add_several(CommandLine& command, SeveralOptions& options) {
 
 // What they are made of.
 struct Ground {
-  const decant::io::Tokenizer& tokenizer;
+  const decant::text::Tokenizer& tokenizer;
   const decant::model::Decoder& decoder;
   std::span<const decant::Token> prompt;
   const std::vector<std::string>& stops;

@@ -5,8 +5,8 @@
 
 #include <decant/core/types.hpp>
 #include <decant/decoding/stop.hpp>
-#include <decant/io/text_stream.hpp>
-#include <decant/io/tokenizer.hpp>
+#include <decant/text/text_stream.hpp>
+#include <decant/text/tokenizer.hpp>
 
 #include <span>
 #include <string>
@@ -17,7 +17,7 @@ namespace examples {
 // Whole characters, up to the first of some stop strings.
 class ShownText {
  public:
-  ShownText(const decant::io::Tokenizer& tokenizer, std::span<const decant::Token> prompt,
+  ShownText(const decant::text::Tokenizer& tokenizer, std::span<const decant::Token> prompt,
             const std::vector<std::string>& stops)
       : stream_(tokenizer, prompt), stops_(stops) {}
 
@@ -29,7 +29,7 @@ class ShownText {
   bool stopped() const noexcept { return stops_.stopped(); }
 
  private:
-  decant::io::TextStream stream_;
+  decant::text::TextStream stream_;
   decant::decoding::StopText stops_;
 };
 

@@ -1,12 +1,12 @@
 // The optional component: a folder that is not there is refused by name.
-#include <decant/io/tokenizer.hpp>
+#include <decant/text/tokenizer.hpp>
 
 #include <cstdio>
 #include <exception>
 #include <string_view>
 
 int main() try {
-  decant::io::Tokenizer::open("no/such/folder/tokenizer.json");
+  decant::text::Tokenizer::open("no/such/folder/tokenizer.json");
   return 1;
 } catch (const std::exception& refusal) {
   std::puts(refusal.what());

@@ -1,14 +1,14 @@
 // tests/decoding/reuse_test.cpp - what is left of a sequence, in memory or in a file, is used again
 // where the next prompt may have it, and only there.
 #include "decoding/models.hpp"
-#include "io/written_files.hpp"
+#include "files/written_files.hpp"
 #include "law/models.hpp"
 
 #include <decant/decoding/generate.hpp>
-#include <decant/io/fingerprint.hpp>
-#include <decant/io/snapshot.hpp>
 #include <decant/kv/layered.hpp>
 #include <decant/kv/ring.hpp>
+#include <decant/snapshots/fingerprint.hpp>
+#include <decant/snapshots/snapshot.hpp>
 
 #include <gtest/gtest.h>
 
@@ -75,18 +75,18 @@ TEST(Reuse, OfARestoredSequenceComputesWhatIsNewAlone) {
   const std::span<const Token> saved = std::span(all).first(12);
   const trial::Folder folder;
   const auto path = folder.path() / "slot.decant";
-  const std::string model = io::fingerprint(decoder);
+  const std::string model = snapshots::fingerprint(decoder);
   {
     kv::Contiguous<F32> store(geometry, 20);
     last_logits(decoder, store, saved);
-    io::save_snapshot(path, store, saved, model);
+    snapshots::save_snapshot(path, store, saved, model);
   }
   const auto continued = [&](auto& store) {
     model::Workspace workspace(decoder.config(), {.rows = 14});
     return decoding::generate(decoder, store, workspace, all, {.max_new_tokens = 4});
   };
   kv::Contiguous<F32> restored(geometry, 20);
-  io::Snapshot::open(path).restore(restored, model);
+  snapshots::Snapshot::open(path).restore(restored, model);
   const auto warm = continued(restored);
   EXPECT_EQ(warm.statistics.prompt_tokens - warm.statistics.cached_tokens, 2);
   kv::Contiguous<F32> cold_store(geometry, 20);
@@ -94,7 +94,7 @@ TEST(Reuse, OfARestoredSequenceComputesWhatIsNewAlone) {
   EXPECT_EQ(cold.statistics.cached_tokens, 0);
   EXPECT_EQ(warm.tokens, cold.tokens);
   kv::Contiguous<F32> again(geometry, 20);
-  io::Snapshot::open(path).restore(again, model);
+  snapshots::Snapshot::open(path).restore(again, model);
   kv::Contiguous<F32> empty(geometry, 20);
   EXPECT_TRUE(trial::same_bits(last_logits(decoder, empty, all), last_logits(decoder, again, all)));
 }

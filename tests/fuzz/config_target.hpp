@@ -1,7 +1,7 @@
 // tests/fuzz/config_target.hpp - one configuration of unknown worth, read to the end.
 #pragma once
 
-#include <decant/io/hf_config.hpp>
+#include <decant/checkpoints/detail/hf_config.hpp>
 
 #include <exception>
 #include <string_view>
@@ -12,7 +12,8 @@ namespace decant::fuzz {
 // the reader, and so is a configuration that contradicts itself.
 inline bool accepts_config(std::string_view text) {
   try {
-    const io::CheckpointConfig config = io::parse_hf_config(text, "config.json");
+    const checkpoints::detail::CheckpointConfig config =
+        checkpoints::detail::parse_hf_config(text, "config.json");
     model::check(config.model);
     for (Token token : config.end_tokens) {
       if (token < 0 || token >= config.model.vocabulary) std::terminate();

@@ -3,10 +3,10 @@
 
 #include "fuzz/tokenizer_target.hpp"
 
-#include <decant/io/gguf.hpp>
-#include <decant/io/gguf_tokenizer.hpp>
-#include <decant/io/load_checkpoint.hpp>
+#include <decant/checkpoints/load_checkpoint.hpp>
+#include <decant/files/gguf.hpp>
 #include <decant/model/weights_check.hpp>
+#include <decant/text/detail/gguf_tokenizer.hpp>
 
 #include <cstddef>
 #include <exception>
@@ -17,9 +17,9 @@
 namespace decant::fuzz {
 
 // Whether `file` holds a model. One that is read must be whole.
-inline bool accepts_model(const io::Gguf& file) {
+inline bool accepts_model(const files::Gguf& file) {
   try {
-    const io::Checkpoint checkpoint = io::load_checkpoint(file);
+    const checkpoints::Checkpoint checkpoint = checkpoints::load_checkpoint(file);
     model::check(checkpoint.config);
     model::check(checkpoint.config, checkpoint.weights);
     return true;
@@ -28,9 +28,9 @@ inline bool accepts_model(const io::Gguf& file) {
   }
 }
 
-inline bool accepts_gguf_tokenizer(const io::Gguf& file) {
+inline bool accepts_gguf_tokenizer(const files::Gguf& file) {
   try {
-    const io::Tokenizer tokenizer = io::read_gguf_tokenizer(file);
+    const text::Tokenizer tokenizer = text::detail::read_gguf_tokenizer(file);
     for (const char* text : {"", "a", " Hello  world\n\n", "ab aab 12 345's", "<s>a</s> <s>",
                              "caf\u00e9 e\u0301 \u65e5\u672c \U0001F44D \u2581\uFFFD"}) {
       use(tokenizer, text);
@@ -45,7 +45,7 @@ inline bool accepts_gguf_tokenizer(const io::Gguf& file) {
 // a FormatError is a fault of the reader, and so are tensors beyond the file.
 inline bool accepts_gguf(std::span<const std::byte> bytes) {
   try {
-    const io::Gguf file = io::Gguf::parse(bytes, "fuzz.gguf");
+    const files::Gguf file = files::Gguf::parse(bytes, "fuzz.gguf");
     std::size_t covered = 0;
     std::size_t sum = 0;
     for (const auto& [name, tensor] : file.tensors()) {

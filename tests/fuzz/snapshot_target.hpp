@@ -2,11 +2,11 @@
 #pragma once
 
 #include <decant/codec/scaled.hpp>
-#include <decant/io/prefix_snapshot.hpp>
-#include <decant/io/snapshot.hpp>
 #include <decant/kv/page_pool.hpp>
 #include <decant/kv/paged.hpp>
 #include <decant/kv/prefix_tree.hpp>
+#include <decant/snapshots/prefix_snapshot.hpp>
+#include <decant/snapshots/snapshot.hpp>
 
 #include <xxhash.h>
 
@@ -54,7 +54,7 @@ inline bool accepts_snapshot(std::span<const std::byte> bytes) {
   const std::vector<std::byte> file = sealed(bytes);
   bool accepted = false;
   try {
-    const io::Snapshot snapshot = io::Snapshot::parse(file, "fuzz");
+    const snapshots::Snapshot snapshot = snapshots::Snapshot::parse(file, "fuzz");
     const Index tokens = std::ssize(snapshot.tokens());
     with_pool(snapshot.geometry(), snapshot.keys(), snapshot.values(), tokens,
               [&]<class K>(kv::PagePool<K>& pool) {
@@ -70,8 +70,8 @@ inline bool accepts_snapshot(std::span<const std::byte> bytes) {
   } catch (const FormatError&) {
   }
   try {
-    const io::PrefixSnapshot prefixes = io::PrefixSnapshot::parse(file, "fuzz");
-    const io::Snapshot& rows = prefixes.rows();
+    const snapshots::PrefixSnapshot prefixes = snapshots::PrefixSnapshot::parse(file, "fuzz");
+    const snapshots::Snapshot& rows = prefixes.rows();
     with_pool(rows.geometry(), rows.keys(), rows.values(), std::ssize(rows.tokens()),
               [&]<class K>(kv::PagePool<K>& pool) {
                 kv::PrefixTree<K> tree(pool);

@@ -1,13 +1,13 @@
 // tests/kv/operations_test.cpp - a hundred thousand operations on one small pool, against lists
 // of all rows: sequences grow, fork, rewind, end, share prefixes, are evicted, saved and restored.
-#include "io/written_files.hpp"
+#include "files/written_files.hpp"
 #include "law/bits.hpp"
 
 #include <decant/codec/plain.hpp>
 #include <decant/codec/scaled.hpp>
-#include <decant/io/snapshot.hpp>
 #include <decant/kv/paged.hpp>
 #include <decant/kv/prefix_tree.hpp>
+#include <decant/snapshots/snapshot.hpp>
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
@@ -219,10 +219,10 @@ class OperationsWorld {
   }
 
   void save_and_restore(Sequence& at) {
-    io::save_snapshot(file_, at.store, at.tokens, "model");
+    snapshots::save_snapshot(file_, at.store, at.tokens, "model");
     at.store.rewind(0);
     try {
-      io::Snapshot::open(file_).restore(at.store, "model");
+      snapshots::Snapshot::open(file_).restore(at.store, "model");
     } catch (const CacheFull&) {  // the pages that it gave up are cached, or used by others
       at.tokens.clear();
     }

@@ -13,6 +13,9 @@ namespace decant::trial {
 
 static_assert(std::endian::native == std::endian::little);
 
+// Where published checkpoints lie on machines that have them; tests of them are skipped elsewhere.
+inline const std::filesystem::path kSharedData = DECANT_SHARED_DATA;
+
 // The token ids of a text file.
 inline std::vector<Token> read_tokens(const std::filesystem::path& file) {
   std::ifstream in(file);

@@ -12,7 +12,7 @@
 // Depends on  decoding/{feeding,log_probabilities}.hpp, kv/paged.hpp,
 //             model/{batch,decoder,workspace}.hpp
 // Source      Hugging Face transformers, beam search of generate() (semantics)
-// Tested by   tests/decoding/beam_test.cpp, tests/io/published_beams_test.cpp
+// Tested by   tests/decoding/beam_test.cpp, tests/checkpoints/published_beams_test.cpp
 #pragma once
 
 #include <decant/codec/concept.hpp>

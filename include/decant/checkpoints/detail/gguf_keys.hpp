@@ -1,0 +1,55 @@
+// decant/checkpoints/detail/gguf_keys.hpp - the metadata keys of one architecture, such as
+// "llama.block_count".
+//
+// Source      the GGUF specification in the ggml repository (docs/gguf.md)
+// Tested by   tests/checkpoints/gguf_config_test.cpp
+#pragma once
+
+#include <decant/checkpoints/detail/checkpoint_config.hpp>
+#include <decant/core/error.hpp>
+#include <decant/core/types.hpp>
+#include <decant/files/gguf_metadata.hpp>
+
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace decant::inline v0::checkpoints::detail {
+
+// Borrows the metadata. Names are without the architecture.
+//
+// Errors   FormatError naming file and key
+class GgufKeys {
+ public:
+  GgufKeys(const files::GgufMetadata& metadata, std::string architecture)
+      : metadata_(&metadata), architecture_(std::move(architecture)) {}
+
+  const files::GgufMetadata& metadata() const noexcept { return *metadata_; }
+  std::string key(std::string_view name) const { return sentence(architecture_, ".", name); }
+  std::string place(std::string_view name) const { return metadata_->place(key(name)); }
+  bool has(std::string_view name) const { return metadata_->has(key(name)); }
+
+  // A whole number in [1, most].
+  Index extent(std::string_view name, Index most = kMaxExtent) const {
+    const Index value = metadata_->integer(key(name));
+    expects<FormatError>(value > 0 && value <= most, place(name), " is ", value, ", not in [1, ",
+                         most, "]");
+    return value;
+  }
+  Index extent_or(std::string_view name, Index otherwise) const {
+    return has(name) ? extent(name) : otherwise;
+  }
+  // A number in (0, 1e18].
+  double positive_or(std::string_view name, double otherwise) const {
+    const double value = metadata_->number_or(key(name), otherwise);
+    expects<FormatError>(value > 0 && value <= 1e18, place(name), " is ", value,
+                         ", outside (0, 1e18]");
+    return value;
+  }
+
+ private:
+  const files::GgufMetadata* metadata_;
+  std::string architecture_;
+};
+
+}  // namespace decant::inline v0::checkpoints::detail
