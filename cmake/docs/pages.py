@@ -36,7 +36,6 @@ FOLDERS = {  # in the order in which includes point
     "checkpoints": "where do weights come from?",
     "text": "how does text become tokens, and tokens text?",
     "snapshots": "how does a KV cache outlive its program?",
-    "io": "where do weights and tokenizers come from?",
 }
 
 DECLARED = re.compile(r"^namespace (?P<namespace>[\w:]+) \{$|^(?P<end>\})$"
