@@ -2,7 +2,7 @@
 
     python bench/plots/draw.py
 
-Needs matplotlib. A table is named by the words that its header has; a plot has no figures of its own.
+Needs matplotlib. A table is named by words of its header; a plot has no figures of its own.
 """
 import pathlib
 
@@ -72,7 +72,8 @@ def draw_streamed():
         plot.barh(at, most, color=COLOURS[row[0]])
         plot.text(most + 0.1, at, f"{least} to {most}", va="center", fontsize=9)
     (_, *one), (_, *eight) = table("bound")[:2]
-    for (least, most), colour, what in ((one, "0.2", "one stream"), (eight, "0.5", "eight streams")):
+    bounds = ((one, "0.2", "one stream"), (eight, "0.5", "eight streams"))
+    for (least, most), colour, what in bounds:
         plot.axvspan(number(least), number(most), color=colour, alpha=0.35, linewidth=0,
                      label=f"plain read, {what}")
     plot.set_yticks(range(len(rows)), [row[0] for row in reversed(rows)])
@@ -86,7 +87,8 @@ def draw_formats():
     """Points: perplexity over that of an f32 KV cache, by bytes of a key and a value."""
     rows = [row for row in table("perplexity") if row[0] == "as stored"]
     figure, plots = pyplot.subplots(1, 2, figsize=(9, 3.4))
-    for plot, column, title in zip(plots, (4, 5), ("Shakespeare, bf16 weights", "TinyStories-656K")):
+    titles = ("Shakespeare, bf16 weights", "TinyStories-656K")
+    for plot, column, title in zip(plots, (4, 5), titles):
         exact = number(rows[0][column])
         for row in rows:
             cost = 100 * (number(row[column]) / exact - 1)

@@ -1,17 +1,17 @@
 """cmake/docs/filter.py HEADER - prints a header as Doxygen reads it best.
 
-Our comments are plain sentences. This filter makes those before or behind a declaration its documentation,
-and the comment at the top of a file that of the file; it turns our labels (Shape, Units, Errors, ...) into
-paragraphs with a heading, and leaves out what is no interface: function bodies, private members, and
-whatever is in a namespace `detail`.
+Our comments are plain sentences. This filter makes those before or behind a declaration its
+documentation, and the comment at the top of a file that of the file; it turns our labels (Shape,
+Units, Errors, ...) into paragraphs with a heading, and leaves out what is no interface: function
+bodies, private members, and whatever is in a namespace `detail`.
 """
 import re
 import sys
 
-LABEL = re.compile(r"(Depends on|Shape|Units|Errors|Cost|Threads|Source|Tested by|Laws)(?: {2,}(\S.*)|$)")
+LABEL = re.compile(r"(Shape|Units|Errors|Cost|Threads|Source|Tested by|Depends on|Laws)"
+                   r"(?: {2,}(\S.*)|$)")
 TOKEN = re.compile(r'//[^\n]*|R"\((?s:.*?)\)"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\''
                    r"|(?m:^)[ \t]*#(?:\\\n|[^\n])*|\w+|\s|.")
-
 MEMBER = re.compile(r"^(?:template.*>\s)?[^(]*[\w>]::~?(?:operator\W+|\w+)\(", re.S)  # X::name(
 
 
@@ -23,7 +23,7 @@ def escaped(text):
 
 
 def documented(lines, commands=()):
-    """The lines of a comment, without their slashes, as a Doxygen comment that begins with the commands."""
+    """The lines of a comment, without their slashes, as one of Doxygen's, behind some commands."""
     result, verbatim, label = [], False, ""
 
     def set_verbatim(wanted):
@@ -45,16 +45,17 @@ def documented(lines, commands=()):
             set_verbatim(False)
         elif not label:  # an indented line: a formula, or a table
             set_verbatim(True)
-        result.append((line.removeprefix(" " * 9) if label else line) if verbatim else escaped(line.strip()))
+        line = line.removeprefix(" " * 9 if label else "")
+        result.append(line if verbatim else escaped(line.strip()))
     set_verbatim(False)
-    text = re.sub(r"/(?=\*)|\*(?=/)", "\\g<0>\u200b", "\n".join([*commands, *result]))  # no comment within
+    text = "\n".join([*commands, *result])
+    text = re.sub(r"/(?=\*)|\*(?=/)", "\\g<0>\u200b", text)  # neither begins nor ends a comment
     return f"/**\n{text}\n*/\n"
 
 
 def head(source):
-    """What the comment at the top of a header has: the path, the sentence, and the lines behind it."""
-    comment = re.match(r"(?://.*\n)*", source).group().splitlines()
-    lines = [line[2:] for line in comment]
+    """The path, the sentence and the further lines of the comment at the top of a header."""
+    lines = [line[2:] for line in re.match(r"(?://.*\n)*", source).group().splitlines()]
     end = lines.index("") if "" in lines else len(lines)
     found = re.match(r"(decant/\S+) - (.*)", " ".join(line.strip() for line in lines[:end]))
     if not found:
@@ -79,7 +80,9 @@ def kind_of(statement):
 def outline(source):
     """The source without function bodies, members defined outside their class, private members and
     namespaces `detail`."""
-    out, scopes, statement, begin, skipped = [], [], "", 0, 0
+    out, statement, begin = [], "", 0  # the declaration so far, and where in `out` it begins
+    scopes = []  # around it: [what kind_of() says, whether private members are declared now]
+    skipped = 0  # braces open in what is left out
     for found in TOKEN.finditer(source):
         text = found.group()
         if skipped:
@@ -87,9 +90,7 @@ def outline(source):
             if not skipped and not re.match(r"\s*[,{]", source[found.end():]):
                 statement = ""  # unless a constructor's list of initialisers goes on
             continue
-        visible = not any(private for _, private in scopes)
-        if not statement:
-            begin = len(out)
+        begin = begin if statement else len(out)
         if text == "{" and kind_of(statement) == "body":
             skipped = 1
             text = "{}"
@@ -98,20 +99,17 @@ def outline(source):
                 text = ""
         elif text == "{":
             scopes.append([kind_of(statement), False])
-            statement = "" if scopes[-1][0] != "value" else statement
+            statement = statement if scopes[-1][0] == "value" else ""
         elif text == "}" and scopes:
-            value = scopes.pop()[0] == "value"
-            visible = not any(private for _, private in scopes)
-            statement = statement if value else ""
+            statement = statement if scopes.pop()[0] == "value" else ""
         elif text in ("public", "protected", "private") and not statement:
             scopes[-1][1] = text == "private"
-            visible = not any(private for _, private in scopes)
-            text = text if visible else ""
         elif text.startswith("//"):
             text = "" if scopes and scopes[-1][0] == "value" else text
         elif not text.lstrip().startswith("#"):
-            statement = "" if text == ";" or statement + text == ":" else (statement + text).lstrip()
-        if visible:
+            statement += text
+            statement = "" if text == ";" or statement == ":" else statement.lstrip()
+        if not any(private for _, private in scopes):
             out.append(text)
     return "".join(out)
 

@@ -1,7 +1,8 @@
 """cmake/docs/pages.py SOURCES OUT HEADERS... - writes the pages of the documentation for Doxygen.
 
-From the Markdown files of the sources it makes pages whose links Doxygen can follow, and for each folder of
-public headers a page that lists them, with the sentence that each begins with and what it declares.
+From the Markdown files of the sources it makes pages whose links Doxygen can follow, and for each
+folder of public headers a page that lists them, with the sentence that each begins with and what it
+declares.
 """
 import pathlib
 import re
@@ -39,26 +40,28 @@ FOLDERS = {  # in the order in which includes point
 }
 
 DECLARED = re.compile(r"^namespace (?P<namespace>[\w:]+) \{$|^(?P<end>\})$"
-                      r"|^(?:inline )?(?:class|struct|concept|enum class|using) (?P<type>\w+)\b(?!;|::)"
-                      r"|^(?:[A-Za-z][\w:<>&*, ]* )?(?P<function>\w+)\(", re.M)  # members are indented
+                      r"|^(?:class|struct|concept|enum class|using) (?P<type>\w+)\b(?!;|::)"
+                      r"|^(?:[A-Za-z][\w:<>&*, ]* )?(?P<function>\w+)\(", re.M)  # no member
 NOT_DECLARED = {"static_assert", "decltype", "operator"}
 
 
 def page(root, at):
-    """The text of a page for Doxygen: with a name, code in its words, and links to names of pages. A link to
-    anything else becomes its text alone."""
+    """The text of a page for Doxygen: it has a name, and links to names of pages. What a link to
+    anything else in the sources says becomes plain text."""
     def link(found):
         title, target = found.groups()
-        path = (root / at).parent.joinpath(target).resolve()
-        known = PAGES.get(path.relative_to(root).as_posix()) if path.is_relative_to(root) else None
-        return found.group() if re.match(r"https?:", target) else f"[{title}](@ref {known})" if known else title
+        if re.match(r"https?:", target):
+            return found.group()
+        path = (root / at).parent.joinpath(target).resolve().relative_to(root).as_posix()
+        return f"[{title}](@ref {PAGES[path]})" if path in PAGES else title
 
-    name, parts = PAGES[at], re.split(r"^(```.*?^```)$", (root / at).read_text(), flags=re.M | re.S)
-    parts[::2] = [re.sub(r"(?<!!)\[([^]]+)\]\(([^)]+)\)", link, part) for part in parts[::2]]  # no code
+    name, text = PAGES[at], (root / at).read_text()
+    parts = re.split(r"^(```.*?^```)$", text, flags=re.M | re.S)  # every other one is code
+    parts[::2] = [re.sub(r"(?<!!)\[([^]]+)\]\(([^)]+)\)", link, part) for part in parts[::2]]
     parts[1::2] = [re.sub(r"^```(\w+)", r"```{.\1}", part) for part in parts[1::2]]
     text = re.sub(r"(!\[[^]]*\]\()[\w/]*/", r"\1", "".join(parts))  # images by their name alone
-    title = {"main": "# decant", "first_steps": "# First steps {#first_steps}"}.get(name, rf"# \1 {{#{name}}}")
-    return re.sub(r"^# (.*)", title, text, count=1)
+    titles = {"main": "# decant", "first_steps": "# First steps {#first_steps}"}
+    return re.sub(r"^# (.*)", titles.get(name, rf"# \1 {{#{name}}}"), text, count=1)
 
 
 def declared(source):
