@@ -1,4 +1,4 @@
-// beam: the most probable continuations of a prompt, and what keeping several costs.
+// beam: the most probable continuations of a prompt, and what several cost.
 //
 // You learn how a search over forks of one store is asked for, what a length penalty does, and that
 // beams share the pages of all they have in common.
@@ -40,7 +40,7 @@ struct Options {
 void declare(examples::CommandLine& command, Options& options) {
   examples::add_model(command, options.model, "a checkpoint (the embedded one)");
   command.add_nonempty_text("--prompt", options.prompt, "the text to continue (\"ROMEO:\\nO, \")");
-  examples::add_number(command, "--beams", options.search.beams, "kept at once (4)", 1, 256);
+  examples::add_number(command, "--beams", options.search.beams, "searched at once (4)", 1, 256);
   examples::add_number(command, "--max-new-tokens", options.search.max_new_tokens,
                        "tokens of each (24)", 1, 1 << 16);
   constexpr double kMost = std::numeric_limits<double>::max();

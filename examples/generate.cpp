@@ -35,7 +35,7 @@ namespace {
 
 using namespace decant;
 
-constexpr Index kDraftRows = 9;  // of logits: a token and eight guesses
+constexpr Index kDraftRows = 9;  // of logits: a token and eight draft tokens
 
 struct Options {
   std::string model = examples::default_model_folder();
@@ -69,14 +69,14 @@ void declare(examples::CommandLine& command, Options& options) {
       .repeatable();
   examples::add_filters(command, options.sampler);
   examples::add_penalties(command, options.sampler);
-  command.add(
-      "--logprobs", "N", "log-probabilities of each token and the N best, to standard error",
-      [&generate](const std::string& text) {
-        generate.log_probabilities = examples::parse<Index>(text);
-        const bool fits = generate.log_probabilities.value_or(-1) >= 0;
-        return fits ? std::string()
-                    : examples::sentence("\"", text, "\" is not a whole number of at least 0");
-      });
+  command.add("--logprobs", "N",
+              "log-probabilities of each token and the N best, to standard error",
+              [&generate](const std::string& text) {
+                generate.log_probabilities = examples::parse<Index>(text);
+                const bool fits = generate.log_probabilities.value_or(-1) >= 0;
+                return fits ? std::string()
+                            : examples::sentence("\"", text, "\" is not an integer of at least 0");
+              });
   examples::add_load_options(command, options.load);
   examples::add_store_options(command, options.store);
   command.add_nonempty_text("--load-prefix", options.load_prefix,
@@ -160,8 +160,8 @@ decoding::Generation stream(const Options& options, const text::Tokenizer& token
   if (!options.load_prefix.empty()) {
     examples::load_prefix(options.load_prefix, decoder, prompt, store);
   }
-  examples::Guesses drafter = examples::guesses(options.drafts, options.load, options.generate,
-                                                decoder.config(), store.capacity(), workspace);
+  examples::Drafter drafter = examples::drafter_of(options.drafts, options.load, options.generate,
+                                                   decoder.config(), store.capacity(), workspace);
   auto generation = generate(decoder, store, workspace, prompt, options.generate, show, drafter);
   std::cout << waiting << stops.push(text.finish()) << stops.finish() << '\n';
   if (!options.save_prefix.empty()) {
@@ -175,7 +175,7 @@ decoding::Generation stream(const Options& options, const text::Tokenizer& token
   return generation;
 }
 
-// Refuses what means nothing where several answers are asked for.
+// Refuses options that contradict several answers.
 void check_several(const Options& options) {
   const char* asked = options.several.beams > 0 ? "--beams" : "--samples";
   const auto excludes = [&](bool given, const char* other) {
@@ -199,7 +199,7 @@ void check_several(const Options& options) {
                                 options.several.beams, " beams");
 }
 
-// Prints every answer whole, with an empty line between two.
+// Prints the complete answers, with an empty line between two.
 void print_several(const Options& options, const text::Tokenizer& tokenizer,
                    const model::Decoder& decoder, const std::vector<Token>& prompt) {
   const auto answers = examples::several(

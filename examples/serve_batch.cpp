@@ -1,7 +1,7 @@
-// serve_batch: the smallest inference engine: a line of JSON asks, lines of JSON answer.
+// serve_batch: a minimal inference engine: requests and answers are lines of JSON.
 //
 // You learn how requests of many users share one model: a scheduler over one pool of pages, whose
-// step() is a step of all of them, and a tree that keeps what prompts have in common. Try
+// step() is a step of all of them, and a tree that caches the prefixes of prompts. Try
 //
 //   printf '{"prompt": "ROMEO:"}\n{"prompt": "JULIET:", "temperature": 0}\n' | serve_batch
 #include <decant/codec/type.hpp>
@@ -52,14 +52,14 @@ void declare(examples::CommandLine& command, Options& options) {
   };
   examples::add_model(command, options.model, "a checkpoint (the embedded one)");
   command.add_nonempty_text("--input", options.input, "requests (standard input)", "FILE");
-  examples::add_type(command, "--cache-type", options.cache, "how keys and values are kept (f32)");
+  examples::add_type(command, "--cache-type", options.cache, "format of the KV cache (f32)");
   examples::add_load_options(command, options.load);
   number("--cache-tokens", options.tokens, "tokens that the pool holds (8192)");
   number("--page-size", options.page_tokens, "tokens of a page, a multiple of 16 (16)");
   number("--sequences", options.sequences, "requests that run at once (16)");
   number("--rows", options.rows, "tokens of a step (256)");
   number("--prompt-rows", options.prompt_rows,
-         "of which of prompts, while others wait for their next token (64)");
+         "of which of prompts, while other requests decode (64)");
   examples::add_threads(command, options.threads);
   command.add_flag("--timings", options.timings, "times in the last line of a request");
   command.add_flag("--progress", options.progress, "what runs and waits, to standard error");
@@ -84,23 +84,23 @@ struct Answer {
   }
 };
 
-Event log_probabilities(const std::vector<decoding::LogProbabilities>& places,
+Event log_probabilities(const std::vector<decoding::LogProbabilities>& tokens,
                         const text::Tokenizer& tokenizer) {
   const auto shown = [&](const decoding::LogProbability& of) {
     const std::vector<Token> token = {of.token};
     return Event{{"token", tokenizer.decode(token)}, {"logprob", of.value}};
   };
   Event list = Event::array();
-  for (const decoding::LogProbabilities& place : places) {
-    Event entry = shown(place.taken);
+  for (const decoding::LogProbabilities& of_token : tokens) {
+    Event entry = shown(of_token.taken);
     entry["top"] = Event::array();
-    for (const decoding::LogProbability& best : place.top) entry["top"].push_back(shown(best));
+    for (const decoding::LogProbability& best : of_token.top) entry["top"].push_back(shown(best));
     list.push_back(std::move(entry));
   }
   return list;
 }
 
-// A scheduler that speaks JSON.
+// A scheduler whose requests and answers are lines of JSON.
 template <codec::Codec C>
 class Engine {
  public:

@@ -1,7 +1,7 @@
-// speculative: guesses ahead save steps and change no token.
+// speculative: draft tokens save steps and change no token.
 //
 // You learn how a drafter is handed to a run, that the tokens are those of a run without it, and
-// when guessing pays: where a text repeats itself, or a smaller model often agrees.
+// when drafting pays: if a text repeats itself, or a smaller model often agrees.
 #include <decant/decoding/generate.hpp>
 
 #include <decant/codec/plain.hpp>
@@ -30,7 +30,7 @@ namespace {
 using namespace decant;
 using Store = kv::Contiguous<codec::BF16>;
 
-constexpr Index kGuesses = 8;
+constexpr Index kDraftTokens = 8;
 
 struct Options {
   std::string model = examples::default_model_folder();
@@ -43,7 +43,7 @@ struct Options {
 void declare(examples::CommandLine& command, Options& options) {
   examples::add_model(command, options.model, "a checkpoint (the embedded one)");
   command.add_nonempty_text("--draft-model", options.draft_model,
-                            "one that guesses (the model itself, which is always right)",
+                            "the draft model (the model itself, which is always right)",
                             "FOLDER|FILE.gguf");
   command.add_nonempty_text("--prompt", options.prompt, "the text to continue (of Juliet's)");
   examples::add_number(command, "--max-new-tokens", options.new_tokens, "tokens to generate (120)",
@@ -66,12 +66,13 @@ void speculative(const Options& options) {
       examples::encode(tokenizer, options.prompt, "--prompt", checkpoint.config, options.model);
   examples::check_length("--prompt and --max-new-tokens", std::ssize(prompt) + options.new_tokens,
                          checkpoint.config);
-  checkpoints::Checkpoint small = examples::load_guessing(
+  checkpoints::Checkpoint small = examples::load_draft_model(
       options.draft_model.empty() ? options.model : options.draft_model, checkpoint.config);
   const model::Decoder decoder(std::move(checkpoint.config), std::move(checkpoint.weights));
-  const model::Decoder guessing(std::move(small.config), std::move(small.weights));
+  const model::Decoder draft_model(std::move(small.config), std::move(small.weights));
   ThreadPool threads(options.threads);
-  model::Workspace workspace(decoder.config(), {.rows = 64, .logit_rows = 1 + kGuesses}, threads);
+  model::Workspace workspace(decoder.config(), {.rows = 64, .logit_rows = 1 + kDraftTokens},
+                             threads);
   const decoding::GenerateOptions generate = {.max_new_tokens = options.new_tokens,
                                               .sampler = {.temperature = 0.4, .seed = 3}};
   const auto sink = [](Token) { return true; };
@@ -82,14 +83,14 @@ void speculative(const Options& options) {
 
   decoding::NoDrafts none;
   const auto plain = run(none);
-  decoding::NgramDrafter ngram{.most = kGuesses};
+  decoding::NgramDrafter ngram{.most = kDraftTokens};
   const auto looked_up = run(ngram);
-  Store drafts(guessing.config().geometry(), std::ssize(prompt) + options.new_tokens);
-  model::Workspace room(guessing.config(), {.rows = 64}, threads);
-  decoding::ModelDrafter model(guessing, drafts, room, generate.sampler, generate.sequence, 4);
+  Store drafts(draft_model.config().geometry(), std::ssize(prompt) + options.new_tokens);
+  model::Workspace room(draft_model.config(), {.rows = 64}, threads);
+  decoding::ModelDrafter model(draft_model, drafts, room, generate.sampler, generate.sequence, 4);
   const auto drafted = run(model);
   expects<std::runtime_error>(plain.tokens == looked_up.tokens && plain.tokens == drafted.tokens,
-                              "guesses changed a token");
+                              "draft tokens changed a token");
 
   text::TextStream text(tokenizer, prompt);
   std::cout << options.prompt;
@@ -106,7 +107,7 @@ void speculative(const Options& options) {
 
 int main(int argc, char** argv) {
   Options options;
-  examples::CommandLine command("speculative", "Generates with guesses ahead, and without.");
+  examples::CommandLine command("speculative", "Generates with draft tokens, and without.");
   declare(command, options);
   return command.run(argc, argv, [&] { speculative(options); });
 }

@@ -4,15 +4,15 @@
 //
 // A simulation, the same in every run: chats begin with one of some system prompts, few of which
 // are in most of them (Zipf), and every turn extends the last. Replicas serve in order, a token of
-// work a tick, and keep what they can in a kv::PrefixTree. `load` is the work that comes in, in
-// percent of what all replicas do without keeping anything. By policy:
+// work per unit of time, with a prefix cache in a kv::PrefixTree. `load` is the arriving work in
+// percent of what all replicas can do without a cache. By policy:
 //
-//   hit_rate     tokens of prompts that were kept, of all
+//   hit_rate     the fraction of prompt tokens that were cached
 //   balance      computed tokens of the replica with the most of them, over the mean
-//   first_token  ticks from a prompt's arrival until it is computed, the mean; and the slowest
-//                hundredth (first_token_99)
+//   first_token  time from a prompt's arrival until it is computed, the mean; and the 99th
+//                percentile (first_token_99)
 //
-// decision: the time of one route() over 8 replicas that keep 512 pages each.
+// decision: the time of one route() over 8 replicas that cache 512 pages each.
 #include <decant/codec/scaled.hpp>
 #include <decant/core/random.hpp>
 #include <decant/decoding/router.hpp>
@@ -38,7 +38,7 @@ namespace {
 using namespace decant;
 using Cell = codec::Int8;
 
-constexpr Index kPage = 64, kPages = 512;  // that a replica keeps at most
+constexpr Index kPage = 64, kPages = 512;  // that a replica caches at most
 constexpr Index kSystems = 32, kChats = 2000;
 constexpr Index kReport = 8;  // requests of a replica between two summaries
 
@@ -113,12 +113,12 @@ Trace make_trace() {
 
 const Trace& trace() { return bench::cached(0, make_trace); }
 
-// A replica that serves in order: when it comes to a prompt, what stood before it is kept.
+// A replica that serves in order: when it starts a prompt, all earlier ones are cached.
 class Worker {
  public:
   Worker() : pool_({1, 1, 1, 1}, kPages + 256, kPage), tree_(pool_, kPages) {}
 
-  // Ticks from `now` until the prompt is computed; `view` is what a router knows of this worker.
+  // Time from `now` until the prompt is computed; `view` is what a router knows of this worker.
   double serve(double now, std::span<const Token> text, Index prompt, decoding::Replica& view) {
     const auto tokens = text.first(static_cast<std::size_t>(prompt));
     kv::Paged<Cell> store = tree_.match({}, tokens);
@@ -179,18 +179,18 @@ struct ChatHash {
 struct Outcome {
   kv::PrefixStatistics all;
   Index most_computed = 0;
-  std::vector<double> first_tokens;  // ticks
+  std::vector<double> first_tokens;  // times
 };
 
 template <class Policy>
 Outcome simulate(Index count, double load) {
-  const double ticks = trace().work / (load * static_cast<double>(count));
+  const double duration = trace().work / (load * static_cast<double>(count));
   std::vector<std::unique_ptr<Worker>> workers;
   for (Index i = 0; i < count; ++i) workers.push_back(std::make_unique<Worker>());
   std::vector<decoding::Replica> views(workers.size(), {.prefixes = kv::PrefixSummary(kPage)});
   Outcome outcome;
   for (const Request& request : trace().requests) {
-    const double now = request.time * ticks;
+    const double now = request.time * duration;
     const std::vector<Token> text = trace().text(request);
     for (std::size_t i = 0; i < views.size(); ++i)
       views[i].waiting_tokens = workers[i]->waiting(now);
@@ -220,15 +220,15 @@ void policy(benchmark::State& state) {
   const auto reused = static_cast<double>(outcome.all.reused_tokens);
   const auto computed = static_cast<double>(outcome.all.computed_tokens);
   bench::require(outcome.all.prompts == std::ssize(trace().requests), "a prompt was lost");
-  std::vector<double>& ticks = outcome.first_tokens;
+  std::vector<double>& times = outcome.first_tokens;
   double sum = 0;
-  for (double tick : ticks) sum += tick;
-  std::ranges::sort(ticks);
+  for (double time : times) sum += time;
+  std::ranges::sort(times);
   state.counters["hit_rate"] = reused / (reused + computed);
   state.counters["balance"] =
       static_cast<double>(outcome.most_computed) * static_cast<double>(count) / computed;
-  state.counters["first_token"] = sum / static_cast<double>(ticks.size());
-  state.counters["first_token_99"] = ticks[ticks.size() * 99 / 100];
+  state.counters["first_token"] = sum / static_cast<double>(times.size());
+  state.counters["first_token_99"] = times[times.size() * 99 / 100];
 }
 
 void policy_cases(benchmark::internal::Benchmark* list) {

@@ -1,11 +1,11 @@
-// bench/decoding/scheduler_bench.cpp - what company, guesses and a scheduler cost and save.
+// bench/decoding/scheduler_bench.cpp - what batches, draft tokens and a scheduler cost and save.
 //
 // batch: tokens/s of many sequences that decode in one step, and how many times that of one
-// (times). drafts: tokens/s with look-up guesses over a text that repeats itself but for every
-// sixteenth token, beside none (times). entering: the time per token of four texts while a prompt
-// of 4,096 tokens enters, some rows a step, and around that (times is the quotient). overhead: what
-// a step takes beside its step, as a share of it, sampling included and not, with a thousand
-// requests in line.
+// (times). drafts: tokens/s with n-gram drafts over a text that repeats itself but for every
+// sixteenth token, relative to none (times). entering: the time per token of four texts while a
+// prompt of 4,096 tokens enters, some rows a step, and around that (times is the quotient).
+// overhead: what a scheduler's step takes beyond the model's, as a fraction of it, with sampling
+// and without, while a thousand requests wait.
 #include <decant/codec/plain.hpp>
 #include <decant/decoding/drafter.hpp>
 #include <decant/decoding/generate.hpp>
@@ -135,8 +135,8 @@ BENCHMARK(batch)
     ->Iterations(1)
     ->Unit(benchmark::kMillisecond);
 
-// Lets one token follow: that of a text that has a period of 48 tokens, but for every sixteenth,
-// which is another each time.
+// Allows one next token: that of a text with a period of 48 tokens, in which every sixteenth token
+// is different each time.
 class Script {
  public:
   explicit Script(Index vocabulary) : mask_(static_cast<std::size_t>((vocabulary + 31) / 32)) {}
@@ -175,7 +175,7 @@ void drafts(benchmark::State& state) {
   for (auto _ : state) {
     const decoding::Generation plain = run(decoding::NoDrafts{});
     const decoding::Generation drafted = run(decoding::NgramDrafter{});
-    bench::require(plain.tokens == drafted.tokens, "guesses changed a token");
+    bench::require(plain.tokens == drafted.tokens, "draft tokens changed a token");
     const double seconds = drafted.statistics.time_per_output_token();
     state.SetIterationTime(seconds);
     state.counters["tokens_per_s"] = 1 / seconds;

@@ -23,7 +23,7 @@ using decant::kLanes;
 using decant::simd::kRegisters;
 using decant::simd::Lanes;
 
-// Keeps the compiler from removing the computation of `value`.
+// Stops the compiler from removing the computation of `value`.
 template <class T>
 void used(const T& value) {
 #if defined(__GNUC__) || defined(__clang__)

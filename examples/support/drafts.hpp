@@ -1,4 +1,4 @@
-// examples/support/drafts.hpp - who guesses ahead, as options.
+// examples/support/drafts.hpp - speculative decoding, as options.
 //
 // Tested by   tests/examples/agreements.cmake
 #pragma once
@@ -33,19 +33,19 @@ struct DraftOptions {
 
 inline void add_drafts(CommandLine& command, DraftOptions& options) {
   command.add_nonempty_text("--draft-model", options.model,
-                            "a smaller model of the same vocabulary that guesses ahead",
+                            "a smaller model of the same vocabulary for draft tokens",
                             "FOLDER|FILE.gguf");
   command.add_flag("--draft-ngram", options.ngram,
-                   "guesses that what came before comes again; the text is the same");
+                   "draft tokens by n-gram look-up; the text is the same");
 }
 
-// Whatever guesses, behind one type, so that generate() is compiled once for each kind of store.
-struct Guesses {
+// Any drafter, behind one type, so that generate() is compiled once for each kind of store.
+struct Drafter {
   std::function<std::span<const decant::Token>(const decant::decoding::History&, Index)> propose;
 };
 
-// The checkpoint of a model that guesses for one of that configuration.
-inline decant::checkpoints::Checkpoint load_guessing(
+// The checkpoint of a draft model for a model of that configuration.
+inline decant::checkpoints::Checkpoint load_draft_model(
     const std::string& path, const decant::model::Config& config,
     const decant::checkpoints::LoadOptions& options = {}) {
   decant::checkpoints::Checkpoint checkpoint = load(path, options);
@@ -55,13 +55,13 @@ inline decant::checkpoints::Checkpoint load_guessing(
   return checkpoint;
 }
 
-// A model with the memory that guessing takes.
-class GuessingModel {
+// A draft model and its memory.
+class DraftModel {
  public:
   using Store = decant::kv::Contiguous<decant::codec::BF16>;
 
-  GuessingModel(decant::checkpoints::Checkpoint checkpoint, Index capacity, Index rows,
-                decant::Executor& executor, const decant::decoding::GenerateOptions& generate)
+  DraftModel(decant::checkpoints::Checkpoint checkpoint, Index capacity, Index rows,
+             decant::Executor& executor, const decant::decoding::GenerateOptions& generate)
       : decoder_(std::move(checkpoint.config), std::move(checkpoint.weights)),
         store_(decoder_.config().geometry(), capacity),
         workspace_(decoder_.config(), {.rows = rows}, executor),
@@ -80,11 +80,11 @@ class GuessingModel {
 
 // The drafter that was asked for, beside a model of that configuration with a store for `capacity`
 // tokens.
-inline Guesses guesses(const DraftOptions& options,
-                       const decant::checkpoints::LoadOptions& load_options,
-                       const decant::decoding::GenerateOptions& generate,
-                       const decant::model::Config& config, Index capacity,
-                       decant::model::Workspace& workspace) {
+inline Drafter drafter_of(const DraftOptions& options,
+                          const decant::checkpoints::LoadOptions& load_options,
+                          const decant::decoding::GenerateOptions& generate,
+                          const decant::model::Config& config, Index capacity,
+                          decant::model::Workspace& workspace) {
   using decant::decoding::History;
   if (options.ngram) {
     return {[drafter = decant::decoding::NgramDrafter{}](const History& history, Index most) {
@@ -94,9 +94,10 @@ inline Guesses guesses(const DraftOptions& options,
   if (options.model.empty()) {
     return {[](const History&, Index) { return std::span<const decant::Token>(); }};
   }
-  const auto model = std::make_shared<GuessingModel>(
-      load_guessing(options.model, config, load_options), std::min(capacity, config.max_positions),
-      workspace.limits().rows, workspace.executor(), generate);
+  const auto model =
+      std::make_shared<DraftModel>(load_draft_model(options.model, config, load_options),
+                                   std::min(capacity, config.max_positions),
+                                   workspace.limits().rows, workspace.executor(), generate);
   return {[model](const History& history, Index most) { return model->propose(history, most); }};
 }
 

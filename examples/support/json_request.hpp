@@ -1,7 +1,7 @@
 // examples/support/json_request.hpp - a request as a line of JSON.
 //
-// {"id": "a", "prompt": "ROMEO:", "max_new_tokens": 20} asks, {"cancel": "a"} takes it back. A
-// field that nobody knows is refused, not ignored: it was meant to do something.
+// {"id": "a", "prompt": "ROMEO:", "max_new_tokens": 20} is a request, {"cancel": "a"} cancels it.
+// An unknown field is refused, not ignored.
 //
 // Tested by   tests/examples/CMakeLists.txt (serve_batch)
 #pragma once
@@ -23,7 +23,7 @@
 
 namespace examples {
 
-// What a line says.
+// A line: a request or a cancellation.
 struct JsonRequest {
   bool cancels = false;
   std::string prompt;
@@ -32,35 +32,35 @@ struct JsonRequest {
   decant::decoding::Request request;  // without its prompt's tokens
 };
 
-// What a line may say, with what holds where it does not.
+// The fields of a line, with their defaults.
 struct RequestField {
   std::string_view name, about;
 };
 inline constexpr std::array kRequestFields = {
     RequestField{"prompt", "the text to continue"},
-    RequestField{"id", "text or a whole number that answers name it by (the number of the line)"},
-    RequestField{"max_new_tokens", "at most so many (100)"},
-    RequestField{"min_new_tokens", "no end before so many (0)"},
+    RequestField{"id", "text or an integer that names it in answers (the number of the line)"},
+    RequestField{"max_new_tokens", "at most so many tokens (100)"},
+    RequestField{"min_new_tokens", "no end before so many tokens (0)"},
     RequestField{"max_seconds", "no longer than that (for ever)"},
     RequestField{"stop", "where the text ends: a string, or a list of them"},
-    RequestField{"ignore_end", "whether it goes on behind the model's end (false)"},
+    RequestField{"ignore_end", "whether to go on after the model's end token (false)"},
     RequestField{"priority", "the higher one first, from -1000 to 1000 (0)"},
-    RequestField{"tenant", "with whose prompts beginnings may be shared (0)"},
+    RequestField{"tenant", "prefixes are shared only within a tenant (0)"},
     RequestField{"logprobs", "log-probabilities of each token and the N best (none)"},
-    RequestField{"draft_ngram", "guesses that what came before comes again (false)"},
+    RequestField{"draft_ngram", "whether tokens are drafted by n-gram look-up (false)"},
     RequestField{"temperature", "0 takes the most probable token (0.8)"},
     RequestField{"top_k", "of the k most probable tokens (all)"},
     RequestField{"top_p", "of the most probable up to this mass (1)"},
-    RequestField{"min_p", "of those so probable beside the best (0)"},
+    RequestField{"min_p", "of those so probable relative to the best (0)"},
     RequestField{"typical", "of the most typical up to this mass (1)"},
     RequestField{"top_n_sigma", "of logits so many deviations below the best (0: off)"},
     RequestField{"seed", "which random numbers (0)"},
     RequestField{"sampler", "whose order of filters: hf, openai_vllm or llama_cpp (hf)"},
-    RequestField{"repetition_penalty", "above 1 makes what was there less probable (1)"},
-    RequestField{"presence_penalty", "taken from the logits of what was there (0)"},
-    RequestField{"frequency_penalty", "and for each time that it was (0)"},
-    RequestField{"penalty_last", "tokens that penalties look back (all)"},
-    RequestField{"cancel", "the id of a request that is taken back; alone in its line"}};
+    RequestField{"repetition_penalty", "above 1 makes repeated tokens less probable (1)"},
+    RequestField{"presence_penalty", "subtracted from the logits of repeated tokens (0)"},
+    RequestField{"frequency_penalty", "subtracted for each repetition (0)"},
+    RequestField{"penalty_last", "latest tokens that penalties count (all)"},
+    RequestField{"cancel", "the id of a request to cancel; the only field of its line"}};
 
 namespace detail {
 
@@ -74,12 +74,12 @@ inline void refuse_unknown(const decant::files::JsonObject& line) {
   }
 }
 
-// A name of a request: text, or a whole number.
+// A name of a request: text, or an integer.
 inline decant::files::Json name_at(const decant::files::JsonObject& line, std::string_view key) {
   const decant::files::Json& name = line.at(key);
   decant::expects<decant::FormatError>(name.is_string() || name.is_number_integer(),
                                        line.place(key), " is ", name.dump(),
-                                       ", neither text nor a whole number");
+                                       ", neither text nor an integer");
   return name;
 }
 

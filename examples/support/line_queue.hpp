@@ -1,5 +1,5 @@
 // examples/support/line_queue.hpp - lines of a stream, read by a thread of their own, so that work
-// goes on while none comes.
+// goes on while the stream is idle.
 //
 // Tested by   tests/examples/CMakeLists.txt (serve_batch)
 #pragma once

@@ -1,4 +1,4 @@
-// examples/support/options.hpp - options that several examples share, and numbers as text.
+// examples/support/options.hpp - options that several examples share, and formatted integers.
 //
 // Tested by   tests/examples/refusals.cmake
 #pragma once

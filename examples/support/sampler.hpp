@@ -1,4 +1,4 @@
-// examples/support/sampler.hpp - how the next token is chosen, as options.
+// examples/support/sampler.hpp - sampling, as options.
 //
 // Tested by   tests/examples/refusals.cmake, tests/examples/agreements.cmake
 #pragma once
@@ -44,7 +44,7 @@ inline void add_filters(CommandLine& command, SamplerChoice& choice) {
   number("--temperature", options.temperature, "0 takes the most probable token (0.8)");
   number("--top-k", options.top_k, "of the k most probable tokens; 0: of all (0)");
   number("--top-p", options.top_p, "of the most probable up to this mass (1)", 1.0);
-  number("--min-p", options.min_p, "of those so probable beside the best (0)");
+  number("--min-p", options.min_p, "of those so probable relative to the best (0)");
   number("--typical", options.typical, "of the most typical up to this mass (1)", 1.0);
   number("--top-n-sigma", options.top_n_sigma, "of logits so many deviations below the best (0)");
   number("--seed", options.seed, "which random numbers (0)");
@@ -62,12 +62,12 @@ inline void add_penalties(CommandLine& command, SamplerChoice& choice) {
   decant::decoding::PenaltyOptions& penalties = choice.options.penalties;
   constexpr double kMost = std::numeric_limits<double>::max();
   add_number(command, "--repetition-penalty", penalties.repetition,
-             "divides the logits of tokens that were there (1)", std::numeric_limits<double>::min(),
+             "divides the logits of repeated tokens (1)", std::numeric_limits<double>::min(),
              kMost);
-  add_number(command, "--presence-penalty", penalties.presence, "subtracted from them (0)", -kMost,
-             kMost);
+  add_number(command, "--presence-penalty", penalties.presence,
+             "subtracted from the logits of repeated tokens (0)", -kMost, kMost);
   add_number(command, "--frequency-penalty", penalties.frequency,
-             "subtracted for each time that they were (0)", -kMost, kMost);
+             "subtracted for each repetition (0)", -kMost, kMost);
   add_number(command, "--penalty-last", penalties.last, "tokens that count; 0: as --sampler says",
              0);
   add_number(command, "--dry-multiplier", penalties.dry.multiplier,

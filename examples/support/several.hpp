@@ -43,7 +43,7 @@ inline void add_several(CommandLine& command, SeveralOptions& options) {
       .needs(beams);
 }
 
-// What they are made of.
+// What all answers start from.
 struct Ground {
   const decant::text::Tokenizer& tokenizer;
   const decant::model::Decoder& decoder;
@@ -106,15 +106,15 @@ inline std::vector<std::string> several(const SeveralOptions& options, const Sto
                                         const Ground& ground, Index threads) {
   namespace kv = decant::kv;
   decant::expects<UsageError>(store.kind != "ring",
-                              "--store: several answers need pages, which a ring has not");
+                              "--store: several answers share pages, and a ring has none");
   decant::expects<UsageError>(store.formats.keys == store.formats.values,
                               "--cache-type: ", name(store.formats),
-                              " is for one answer: several are kept in pages of one format");
+                              " is for one answer: several share pages of one format");
   decant::ThreadPool pool(threads);
   return decant::codec::visit_cache(store.formats.keys, [&]<class C>(C) {
     const Index tokens = std::ssize(ground.prompt) + ground.generate.max_new_tokens;
     const Index pages = decant::ceil_div(tokens, store.page_tokens) + 1;
-    // Old and new beams are there together for a moment.
+    // Old and new beams exist together for a moment.
     const Index most = std::max(options.samples + 1, 2 * options.beams);
     kv::PagePool<C> memory(ground.decoder.config().geometry(), pages * most, store.page_tokens);
     kv::Paged<C> sequence(memory);

@@ -1,4 +1,4 @@
-// examples/support/shown_text.hpp - the text of tokens as far as it may be shown.
+// examples/support/shown_text.hpp - the text of tokens, up to a stop string.
 //
 // Tested by   tests/examples/agreements.cmake
 #pragma once
@@ -14,7 +14,7 @@
 
 namespace examples {
 
-// Whole characters, up to the first of some stop strings.
+// Complete characters, up to the first of some stop strings.
 class ShownText {
  public:
   ShownText(const decant::text::Tokenizer& tokenizer, std::span<const decant::Token> prompt,
@@ -25,7 +25,7 @@ class ShownText {
   std::string push(decant::Token token) { return stops_.push(stream_.push(token)); }
   std::string finish() { return stops_.push(stream_.finish()) + stops_.finish(); }
 
-  // Whether a stop string has come.
+  // Whether a stop string was found.
   bool stopped() const noexcept { return stops_.stopped(); }
 
  private:

@@ -36,9 +36,9 @@ void with_pool(const kv::Geometry& geometry, codec::Type keys, codec::Type value
                F&& f) {
   const std::vector<Index> extents = {geometry.layers, geometry.heads, geometry.key_dim,
                                       geometry.value_dim, tokens + 1};
-  double numbers = 1;
-  for (Index extent : extents) numbers *= static_cast<double>(extent);
-  if (numbers > 1e5) return;
+  double values = 1;
+  for (Index extent : extents) values *= static_cast<double>(extent);
+  if (values > 1e5) return;
   codec::visit_cache(keys, [&]<class K>(K) {
     if (values == K::kType) {  // every pair of formats would take a compiler long
       kv::PagePool<K> pool(geometry, tokens / 16 + 40, 16);

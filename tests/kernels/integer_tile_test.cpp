@@ -21,17 +21,17 @@ template <codec::IntegerCodec C, int R, int P>
 struct IntegerProduct {
   explicit IntegerProduct(Index column_count) : columns(column_count) {
     std::mt19937 random(static_cast<unsigned>(columns * 100 + R * 10 + P));
-    const auto pairs = static_cast<std::size_t>(ceil_div(columns, 2));
+    const auto words = static_cast<std::size_t>(ceil_div(columns, 2));
     const Index scale_rows = std::max<Index>(1, codec::scales_of_row<C>(columns));
-    rows.resize(pairs * R);
+    rows.resize(words * R);
     for (std::size_t at = 0; at < rows.size(); ++at) {
       const auto value = [&] { return static_cast<std::int32_t>(random() % 65535) - 32767; };
-      const bool odd = columns % 2 == 1 && at / R == pairs - 1;
+      const bool odd = columns % 2 == 1 && at / R == words - 1;
       rows[at] = simd::pack_int16(value(), odd ? 0 : value());
     }
     for (int r = 0; r < R; ++r) row_scales[r] = 0.001f * static_cast<float>(r + 1);
     for (int p = 0; p < P; ++p) {
-      cells[p].resize(pairs * 2 / C::kPack * kLanes);
+      cells[p].resize(words * 2 / C::kPack * kLanes);
       for (auto& cell : cells[p]) cell = static_cast<typename C::Cell>(random());
       panels[p] = cells[p].data();
       scales[p].resize(static_cast<std::size_t>(scale_rows) * kLanes);
@@ -54,8 +54,8 @@ struct IntegerProduct {
     for (Index begin = 0; begin < columns; begin += group) {
       std::int64_t sum = 0;
       for (Index k = begin; k < std::min(columns, begin + group); ++k) {
-        const auto pair = rows[static_cast<std::size_t>(k / 2 * R + r)];
-        const auto value = static_cast<std::int16_t>(k % 2 == 0 ? pair : pair >> 16);
+        const auto word = rows[static_cast<std::size_t>(k / 2 * R + r)];
+        const auto value = static_cast<std::int16_t>(k % 2 == 0 ? word : word >> 16);
         const typename C::Cell cell = panels[p][k / C::kPack * kLanes + lane];
         sum += value * static_cast<std::int64_t>(codec::load<C>(cell, k % C::kPack));
       }

@@ -24,7 +24,7 @@ TEST(Matrix, IsEmptyUntilMade) {
   EXPECT_EQ(none.bytes(), 0);
 }
 
-TEST(Matrix, OfOneViewKeepsItsType) {
+TEST(Matrix, OfOneViewHasItsType) {
   const std::vector<std::uint16_t> cells(20 * 6, 0);
   const Matrix matrix(row_major(cells.data(), Type::bf16, 20, 6));
   EXPECT_FALSE(matrix.empty());

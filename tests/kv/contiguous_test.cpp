@@ -105,15 +105,15 @@ TYPED_TEST(ContiguousStore, HandsOutPanelsInTheLayoutOfItsGeometry) {
   const Index lanes = 32;
   for (Index layer = 0; layer < kGeometry.layers; ++layer) {
     for (Index head = 0; head < kGeometry.heads; ++head) {
-      const auto blocks = store.panel_spans(layer, head);
-      ASSERT_EQ(blocks.size(), 1u);
-      EXPECT_EQ(blocks[0].first, 0);
-      EXPECT_EQ(blocks[0].tokens, 48);
+      const auto spans = store.panel_spans(layer, head);
+      ASSERT_EQ(spans.size(), 1u);
+      EXPECT_EQ(spans[0].first, 0);
+      EXPECT_EQ(spans[0].tokens, 48);
       const kv::PanelLayout<C> layout(kGeometry);
       for (Position at = 0; at < 40; ++at) {
         const StoredRow row = held_row(store, layer, head, at);
         const Index token = at % 16;
-        const std::byte* panel = blocks[0].panel(at);
+        const std::byte* panel = spans[0].panel(at);
         for (Index k = 0; k < kGeometry.key_dim; ++k) {
           ASSERT_EQ(C::load(layout.keys().cells(panel)[(k / p * 16 + token) * p + k % p]),
                     row.key[static_cast<std::size_t>(k)]);

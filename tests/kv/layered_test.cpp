@@ -89,15 +89,15 @@ TEST(Layered, HandsOutThePanelSpansOfTheStoreThatHasTheLayer) {
   Index next = 0;
   for (int chunk = 0; chunk < 30; ++chunk) append(store, next_ids(next, 9));
   for (Index layer : {0, 1}) {
-    const auto blocks = store.panel_spans(layer, 2);
+    const auto spans = store.panel_spans(layer, 2);
     const Index held = layer == 0 ? 0 : store.begin(1);
-    ASSERT_EQ(blocks[0].first, held);
+    ASSERT_EQ(spans[0].first, held);
     for (Position at = held; at < store.end(); at += 16) {
-      const kv::PanelSpan block = at < blocks[0].end() ? blocks[0] : blocks[1];
-      EXPECT_EQ(block.panel(at), layer == 0 ? store.global().panel_spans(0, 2)[0].panel(at)
-                                            : (at < store.local().panel_spans(0, 2)[0].end()
-                                                   ? store.local().panel_spans(0, 2)[0].panel(at)
-                                                   : store.local().panel_spans(0, 2)[1].panel(at)));
+      const kv::PanelSpan span = at < spans[0].end() ? spans[0] : spans[1];
+      EXPECT_EQ(span.panel(at), layer == 0 ? store.global().panel_spans(0, 2)[0].panel(at)
+                                           : (at < store.local().panel_spans(0, 2)[0].end()
+                                                  ? store.local().panel_spans(0, 2)[0].panel(at)
+                                                  : store.local().panel_spans(0, 2)[1].panel(at)));
     }
   }
 }

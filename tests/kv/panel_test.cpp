@@ -52,10 +52,10 @@ std::vector<float> value_of(Index slot) {
   return trial::noisy(kValueDim, 2 + 2 * static_cast<std::uint64_t>(slot));
 }
 
-// The index of the scale of element `number` of a row in [scales][16 slots].
+// The index of the scale of an element of a row in [scales][16 slots].
 template <class C>
-Index scale_place(Index slot, Index number) {
-  return (C::kGroup > 0 ? number / C::kGroup * 16 : 0) + slot;
+Index scale_index(Index slot, Index element) {
+  return (C::kGroup > 0 ? element / C::kGroup * 16 : 0) + slot;
 }
 template <class C>
 Index scales(Index values) {
@@ -65,7 +65,7 @@ Index scales(Index values) {
 
 // The value of a cell, and that of a row as the format rounds it.
 template <class C>
-float cell_number(const std::vector<std::byte>& panel, Index cells_at, Index cell, Index part) {
+float cell_value(const std::vector<std::byte>& panel, Index cells_at, Index cell, Index part) {
   using Cell = typename C::Cell;
   return codec::load<C>(at<Cell>(panel, cells_at + cell * Index{sizeof(Cell)}), part);
 }
@@ -94,18 +94,18 @@ TYPED_TEST(Panel, HasTheDocumentedLayout) {
     const auto key = key_of(slot);
     const auto value = value_of(slot);
     for (Index k = 0; k < kKeyDim; ++k) {
-      const float scale = K::kScaled ? at<float>(panel, 4 * scale_place<K>(slot, k)) : 1.0f;
+      const float scale = K::kScaled ? at<float>(panel, 4 * scale_index<K>(slot, k)) : 1.0f;
       const Index cell = k / K::kPack;
-      EXPECT_EQ(cell_number<K>(panel, keys_at, (cell / p * 16 + slot) * p + cell % p, k % K::kPack),
+      EXPECT_EQ(cell_value<K>(panel, keys_at, (cell / p * 16 + slot) * p + cell % p, k % K::kPack),
                 rounded<K>(key[static_cast<std::size_t>(k)], scale));
     }
     for (Index d = 0; d < kValueDim; ++d) {
       const float scale =
-          V::kScaled ? at<float>(panel, value_scales_at + 4 * scale_place<V>(slot, d)) : 1.0f;
+          V::kScaled ? at<float>(panel, value_scales_at + 4 * scale_index<V>(slot, d)) : 1.0f;
       const Index run = 16 * V::kPack;
       const Index cell = d / run * 16 + d % 16;
-      EXPECT_EQ(cell_number<V>(panel, values_at, (slot / q * (64 / V::kPack) + cell) * q + slot % q,
-                               d % run / 16),
+      EXPECT_EQ(cell_value<V>(panel, values_at, (slot / q * (64 / V::kPack) + cell) * q + slot % q,
+                              d % run / 16),
                 rounded<V>(value[static_cast<std::size_t>(d)], scale));
     }
   }

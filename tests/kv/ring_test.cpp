@@ -92,18 +92,18 @@ TEST(Ring, HandsOutItsRowsInAtMostTwoPanelSpans) {
       ring.reserve(7);
       ring.rewind(ring.end() - 2);  // reserved slots are not handed out
     }
-    const auto blocks = ring.panel_spans(1, 1);
-    ASSERT_LE(blocks.size(), 2u);
-    Position at = (*blocks.begin()).first;
+    const auto spans = ring.panel_spans(1, 1);
+    ASSERT_LE(spans.size(), 2u);
+    Position at = (*spans.begin()).first;
     ASSERT_LE(at, ring.begin(0));
-    for (const kv::PanelSpan& block : blocks) {
-      ASSERT_EQ(block.first, at);
-      ASSERT_GT(block.tokens, 0);
-      for (; at < block.first + block.tokens; ++at) {
+    for (const kv::PanelSpan& span : spans) {
+      ASSERT_EQ(span.first, at);
+      ASSERT_GT(span.tokens, 0);
+      for (; at < span.first + span.tokens; ++at) {
         if (at < ring.begin(0) || at >= ring.end()) continue;
         std::vector<float> key(7), value(18), seen_key(7), seen_value(18);
         ring.get(1, 1, at, key, value);
-        layout.get(block.panel(at), at % 16, seen_key, seen_value);
+        layout.get(span.panel(at), at % 16, seen_key, seen_value);
         ASSERT_EQ(key, seen_key);
         ASSERT_EQ(value, seen_value);
       }
@@ -150,9 +150,9 @@ TEST(Ring, HoldsItsSinkTokensHoweverTheyCome) {
         ids.insert(ids.end(), more.begin(), more.end());
         ASSERT_TRUE(holds(ring, ids));
         Position covered = 0;
-        for (const kv::PanelSpan& block : ring.panel_spans(1, 2)) {
-          ASSERT_GE(block.first, covered);
-          covered = block.end();
+        for (const kv::PanelSpan& span : ring.panel_spans(1, 2)) {
+          ASSERT_GE(span.first, covered);
+          covered = span.end();
         }
         ASSERT_GE(covered, ring.end());
         for (Position at = 0; at < std::min(sinks, ring.end()); ++at) {

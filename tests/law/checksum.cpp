@@ -1,9 +1,8 @@
 // tests/law/checksum.cpp - prints a checksum of logits and tokens over the configurations of the
 // law's tests, a line each.
 //
-// Where a change should leave every bit as it was, the lines before and after it are the same on
-// one machine and with one compiler. Of a run's generations the sums are of tokens and of the
-// log-probabilities of all tokens.
+// The lines before and after a change that changes no bit are the same, on one machine and with one
+// compiler. Sums of generations are of tokens and of the log-probabilities of all tokens.
 #include "law/models.hpp"
 #include "law/sharing.hpp"
 
@@ -54,7 +53,7 @@ class Checksum {
   std::uint64_t sum_ = 14695981039346656037u;
 };
 
-constexpr Index kTokens = 1100;  // beyond a segment
+constexpr Index kTokens = 1100;  // longer than a segment
 
 template <codec::Codec C>
 void logits(const trial::Family& family, codec::Type weights, const std::string& cache) {

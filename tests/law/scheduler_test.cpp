@@ -1,5 +1,5 @@
-// tests/law/scheduler_test.cpp - a request of a scheduler gives the tokens, and the logits, that it
-// gives alone, whoever came before it, beside it or instead of it.
+// tests/law/scheduler_test.cpp - a scheduler gives every request the tokens and logits that it
+// gives alone, whatever other requests there are.
 #include "law/models.hpp"
 
 #include <decant/codec/scaled.hpp>
@@ -22,13 +22,13 @@ using namespace decant;
 using decoding::Generation;
 using decoding::Request;
 
-// A number in [0, count).
+// An integer in [0, count).
 template <class Number = Index>
 Number below(std::mt19937& random, unsigned count) {
   return static_cast<Number>(random() % count);
 }
 
-// Beginnings that several prompts have in common, cut anywhere, and then something of their own.
+// Prompts with common prefixes of any length, each with an end of its own.
 std::vector<Token> random_prompt(const model::Config& config, std::mt19937& random) {
   std::vector<Token> prompt = trial::random_tokens(config, 90, below<unsigned>(random, 3));
   prompt.resize(below<std::size_t>(random, 90));
@@ -61,7 +61,7 @@ Generation alone(const model::Decoder& decoder, const Request& request) {
   return generate(decoder, store, workspace, request.prompt, request.options);
 }
 
-// A beginning of `whole`, bit for bit; the whole of it unless it was cut short.
+// Whether it is a prefix of `whole`, bit for bit; all of it unless it was cut short.
 void expect_same(const Generation& whole, const Generation& part, bool cut) {
   ASSERT_LE(part.tokens.size(), whole.tokens.size());
   ASSERT_EQ(part.log_probabilities.size(), part.tokens.size());
@@ -88,7 +88,7 @@ struct Told {
   Index accepted = 0;
 };
 
-// Requests that arrive now and then, of which some are cancelled and some put off.
+// Requests that arrive at random steps, of which some are cancelled and some preempted.
 template <codec::Codec C>
 Told run(const model::Decoder& decoder, const std::vector<Request>& requests,
          std::mt19937& random) {
@@ -143,7 +143,7 @@ TYPED_TEST(SchedulerLaw, GivesEveryRequestTheBitsOfItsRunAlone) {
     expect_same(alone<TypeParam>(decoder, requests[id - 1]), generation, cancelled);
     if (this->HasFatalFailure()) return;
   }
-  // It was no quiet day.
+  // Everything above did happen.
   EXPECT_GT(told.statistics.preemptions, std::ssize(requests) / 4);
   EXPECT_GT(told.prefixes.hits, std::ssize(requests) / 4);
   EXPECT_GT(told.accepted, 0);

@@ -1,4 +1,4 @@
-// tests/simd/int16_lanes_test.cpp - products of pairs against plain arithmetic, at their extremes.
+// tests/simd/int16_lanes_test.cpp - dot products of int16 against plain arithmetic, at extremes.
 #include <decant/simd/int16_lanes.hpp>
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ Words words_of(const IntLanes& lanes) {
   return words;
 }
 
-// Sixteen words of two whole numbers each: what is stored as bytes, low ones first.
+// Sixteen words of two int16 each, from bytes, the low ones first.
 IntLanes lanes_of(const std::vector<std::int8_t>& low, const std::vector<std::int8_t>& high) {
   std::vector<std::int8_t> both = low;
   both.insert(both.end(), high.begin(), high.end());
@@ -34,16 +34,16 @@ IntLanes lanes_of(const std::vector<std::int8_t>& low, const std::vector<std::in
 void expect_dot(const std::vector<std::int8_t>& low, const std::vector<std::int8_t>& high,
                 std::int32_t a, std::int32_t b, std::int32_t start) {
   const IntLanes lanes = lanes_of(low, high);
-  const Words pairs = words_of(lanes);
+  const Words stored = words_of(lanes);
   const Words sums = words_of(dot_int16(broadcast_int(start), lanes, pack_int16(a, b)));
   for (std::size_t n = 0; n < 16; ++n) {
-    ASSERT_EQ(pairs[n], pack_int16(low[n], high[n])) << "lane " << n;
+    ASSERT_EQ(stored[n], pack_int16(low[n], high[n])) << "lane " << n;
     ASSERT_EQ(sums[n], start + low[n] * a + high[n] * b) << "lane " << n;
-    ASSERT_EQ(sums[n], dot_int16_reference(start, pairs[n], pack_int16(a, b))) << "lane " << n;
+    ASSERT_EQ(sums[n], dot_int16_reference(start, stored[n], pack_int16(a, b))) << "lane " << n;
   }
 }
 
-TEST(WordLanes, AddProductsOfPairsExactly) {
+TEST(WordLanes, AddTwoProductsExactly) {
   std::mt19937 random(1);
   const auto bytes = [&] {
     std::vector<std::int8_t> result(16);

@@ -125,7 +125,7 @@ TEST(Simd, OnlyWhatComparesBelowZeroIsNegative) {
   EXPECT_EQ(chosen(kNaN), 2.0f);
 }
 
-TEST(Simd, KeepReplacesLanesOutsideItsRangeWhateverTheyHold) {
+TEST(Simd, SelectRangeReplacesLanesOutsideItsRange) {
   for (Index begin = -20; begin <= 20; ++begin) {
     for (Index end = -20; end <= 84; ++end) {
       Sixteen values;
@@ -133,10 +133,10 @@ TEST(Simd, KeepReplacesLanesOutsideItsRangeWhateverTheyHold) {
       for (Index n = std::max<Index>(0, begin); n < std::min<Index>(16, end); ++n) {
         values[static_cast<std::size_t>(n)] = static_cast<float>(n) + 0.25f;
       }
-      const Sixteen kept = values_of(select_range(load(values.data()), begin, end, -kInfinity));
+      const Sixteen selected = values_of(select_range(load(values.data()), begin, end, -kInfinity));
       for (Index n = 0; n < 16; ++n) {
         const bool inside = n >= begin && n < end;
-        ASSERT_EQ(kept[static_cast<std::size_t>(n)],
+        ASSERT_EQ(selected[static_cast<std::size_t>(n)],
                   inside ? static_cast<float>(n) + 0.25f : -kInfinity)
             << "[" << begin << ", " << end << "), lane " << n;
       }
