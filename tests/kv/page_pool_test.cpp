@@ -42,7 +42,7 @@ TEST(PagePool, CountsUsersOfAPage) {
 TEST(PagePool, CachesAPageWithoutUsers) {
   PagePool<F32> pool(kStoreGeometry, 2, 16);
   const PageId page = pool.take();
-  pool.keep(page);
+  pool.cache(page);
   EXPECT_TRUE(pool.shared(page));  // a cached page is not written
   expect_counts(pool, 1, 0, 1);
   pool.release(page);
@@ -59,7 +59,7 @@ TEST(PagePool, CachesAPageWithoutUsers) {
 TEST(PagePool, DropsACachedPageToTheFreeOnes) {
   PagePool<F32> pool(kStoreGeometry, 2, 16);
   const PageId page = pool.take();
-  pool.keep(page);
+  pool.cache(page);
   pool.release(page);
   pool.drop(page);
   expect_counts(pool, 0, 0, 2);
@@ -69,7 +69,7 @@ TEST(PagePool, IsFullWhenNoPageIsFree) {
   PagePool<F32> pool(kStoreGeometry, 1, 16);
   const PageId page = pool.take();
   EXPECT_THROW(pool.take(), CacheFull);
-  pool.keep(page);
+  pool.cache(page);
   pool.release(page);
   EXPECT_THROW(pool.take(), CacheFull);  // only the cache drops a cached page
   expect_counts(pool, 0, 1, 0);

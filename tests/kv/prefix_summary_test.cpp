@@ -141,12 +141,12 @@ TEST(PrefixSummary, EndsWhereAPageIsMissing) {
   const PageHashes pages = kv::page_hashes({}, tokens_from(0, 64), kPage);
   PrefixSummary summary(kPage, pages);
   EXPECT_EQ(summary.matched(pages), 64);
-  summary.apply({.kept = {}, .dropped = {pages[1]}});
+  summary.apply({.cached = {}, .dropped = {pages[1]}});
   EXPECT_EQ(summary.matched(pages), 16);
-  summary.apply({.kept = {}, .dropped = {pages[1], pages[0]}});  // the first is gone already
+  summary.apply({.cached = {}, .dropped = {pages[1], pages[0]}});  // the first is gone already
   EXPECT_EQ(summary.matched(pages), 0);
   EXPECT_EQ(summary.pages(), 2);
-  summary.apply({.kept = pages, .dropped = {}});
+  summary.apply({.cached = pages, .dropped = {}});
   EXPECT_EQ(summary.matched(pages), 64);
 }
 

@@ -1,8 +1,9 @@
 // decant/core/buffer.hpp - one run of cells, aligned to a cache line, that never grows.
 //
-// Cells of a cache are written before they are read, so fresh memory is left as the system gives
-// it: a large store costs address space until its tokens arrive. Large buffers ask for huge pages,
-// since reading gigabytes through 4 KiB pages spends a tenth of the time on their addresses.
+// Cells of a cache are written before they are read, so fresh memory is not
+// initialised: a large store costs only address space until its tokens arrive. Large buffers ask
+// for huge pages, since reading gigabytes through 4 KiB pages spends a tenth of the time on their
+// addresses.
 //
 // Tested by   tests/core/buffer_test.cpp
 #pragma once

@@ -1,8 +1,8 @@
 // decant/core/config.hpp - what the compiler must promise, and the few macros of the library.
 //
-// The law of bits (one order for every sum) holds only while the compiler keeps IEEE arithmetic:
-// options such as -ffast-math let it reorder sums and discard the infinities that masks are made
-// of. Such a build is refused here rather than being wrong later.
+// The law of bits (batch-invariant, bitwise reproducible inference: every sum has one order) holds
+// only if the compiler follows IEEE arithmetic. Options such as -ffast-math let it reorder sums and
+// discard the infinities of masks, so such a build is refused.
 //
 // Tested by   tests/negative/fast_math.cpp
 #pragma once
@@ -42,7 +42,7 @@
 #define DECANT_IO_INLINE inline
 #endif
 
-// Before a loop of constant length whose body must become straight code: sums kept in registers.
+// Before a loop of constant length whose body must become straight code: sums stay in registers.
 #if defined(__clang__)
 #define DECANT_UNROLL _Pragma("clang loop unroll(full)")
 #elif defined(__GNUC__)

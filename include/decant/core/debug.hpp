@@ -1,9 +1,9 @@
-// decant/core/debug.hpp - memory that says when it is read too early, too late or out of bounds.
+// decant/core/debug.hpp - debug memory, in which reads too early, too late or out of bounds show.
 //
-// With DECANT_DEBUG_STORES defined, in every source of a program, slots without a row hold what is
-// no number in any format, so that a kernel that reads one gives none either; pages of a pool have
-// canaries between them; the address sanitizer refuses pages that are free; and two threads that
-// change one pool at once end the program. Without it nothing of this is there.
+// With DECANT_DEBUG_STORES defined, in every source of a program, slots without a row hold NaN
+// of their format, so that a kernel that reads one gives NaN; pages of a pool have canaries between
+// them; the address sanitizer refuses access to free pages; and two threads that change one pool at
+// once end the program. Without the macro none of this is compiled.
 //
 // Tested by   tests/kv/debug_test.cpp
 #pragma once
@@ -31,7 +31,7 @@ inline constexpr bool kDebugStores = false;
 
 namespace debug {
 
-// As cells of f32, bf16 and f16 no number; as a scale no number, and so whatever it multiplies.
+// NaN as cells of f32, bf16 and f16, and as a scale, which makes whatever it multiplies NaN.
 inline constexpr std::byte kSpoiled{0xFF};
 inline constexpr std::byte kCanary{0xC5};
 inline constexpr Index kCanaryBytes = kDebugStores ? 64 : 0;
@@ -43,7 +43,7 @@ inline void spoil([[maybe_unused]] void* at, [[maybe_unused]] Index bytes) noexc
 inline void set_canary([[maybe_unused]] std::byte* at) noexcept {
   if constexpr (kDebugStores) std::fill_n(at, kCanaryBytes, kCanary);
 }
-// Ends the program where something was written over a canary.
+// Ends the program if a canary was overwritten.
 inline void check_canary([[maybe_unused]] const std::byte* at) noexcept {
   if constexpr (kDebugStores) {
     if (std::all_of(at, at + kCanaryBytes, [](std::byte each) { return each == kCanary; })) return;
@@ -63,8 +63,8 @@ inline void unpoison([[maybe_unused]] const void* at, [[maybe_unused]] Index byt
 #endif
 }
 
-// Ends the program where a second thread enters while a first is inside: what belongs to one thread
-// at a time is changed by two.
+// Ends the program if a thread enters while another is inside: an object for one thread at a time
+// is changed by two.
 class SoleUse {
  public:
   class Visit {

@@ -1,8 +1,8 @@
-// decant/core/error.hpp - how the library refuses: four types, and one check.
+// decant/core/error.hpp - the exceptions of the library, and one check.
 //
-// A refusal is an exception with one sentence that names the offending value, thrown before
-// anything was changed. std::invalid_argument is the caller's mistake, CacheFull is a store
-// without room, CannotRewind one that has forgotten, FormatError a file that is not what it claims.
+// An exception has one sentence that names the offending value, and is thrown before anything was
+// changed: std::invalid_argument for a caller's mistake, CacheFull for a store without room,
+// CannotRewind for a store that has overwritten what is needed, FormatError for an invalid file.
 //
 // Tested by   tests/core/error_test.cpp
 #pragma once
@@ -39,8 +39,8 @@ class FormatError : public std::runtime_error {
 
 namespace detail {
 
-// One part of a sentence, whatever its type, so that no call of expects() compiles code of its own
-// for putting its sentence together. Text is borrowed.
+// One part of a sentence, of any type: type erasure spares each call of expects() code of its own.
+// Text is borrowed.
 class Part {
  public:
   template <class T>
@@ -114,7 +114,7 @@ template <class Error>
 
 }  // namespace detail
 
-// The parts (text or numbers) written one after another.
+// The parts (text or numeric values) written one after another.
 template <class... Parts>
 std::string sentence(const Parts&... parts) {
   return detail::sentence({parts...});

@@ -1,4 +1,4 @@
-// decant/core/executor.hpp - who runs the pieces of a step.
+// decant/core/executor.hpp - the interface of what runs the pieces of a step.
 //
 // The library starts no thread on its own: a step hands its pieces to an Executor, which may be
 // the serial one here, the pool of core/thread_pool.hpp, or the user's. Pieces never share a sum,
@@ -65,7 +65,7 @@ class SerialExecutor final : public Executor {
   }
 };
 
-// A serial executor for whoever brings none; it has no state.
+// The default executor; it has no state.
 inline Executor& serial_executor() {
   static SerialExecutor executor;
   return executor;

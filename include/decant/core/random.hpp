@@ -1,8 +1,8 @@
-// decant/core/random.hpp - random numbers without a generator: a function of where they are used.
+// decant/core/random.hpp - counter-based random numbers: a function of seed and position.
 //
 // A draw is Philox4x32-10 of (seed, sequence, position). There is no state to carry, save or
 // share, so a sampled token does not depend on its neighbours in a batch, on a preemption, or on
-// how often the step was tried; and the bits are the same on every platform.
+// how often the step was tried; the bits are the same on every platform.
 //
 // Source      Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3", SC11
 // Tested by   tests/core/random_test.cpp, against the authors' published vectors
@@ -32,7 +32,7 @@ constexpr std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> count
 }
 
 // The draw of `sequence` at `position` under `seed`: uniform in [0, 1), a multiple of 2^-53. A
-// place has two, 0 and 1, independent of each other.
+// position has two, 0 and 1, independent of each other.
 constexpr double uniform(std::uint64_t seed, std::uint64_t sequence, Position position,
                          std::size_t which = 0) noexcept {
   const auto place = static_cast<std::uint64_t>(position);

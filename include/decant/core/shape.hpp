@@ -1,4 +1,4 @@
-// decant/core/shape.hpp - arithmetic on extents that cannot overflow unseen.
+// decant/core/shape.hpp - arithmetic on extents that reports overflow.
 //
 // Extents come from files and from callers, so their products are checked once, where a buffer
 // or a geometry is made; inner loops then multiply freely.

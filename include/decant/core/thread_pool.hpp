@@ -1,9 +1,9 @@
-// decant/core/thread_pool.hpp - threads that wait for the pieces of a step.
+// decant/core/thread_pool.hpp - threads that run the pieces of a step.
 //
 // A step of a small model lasts a millisecond and holds a hundred fork-joins, so workers spin for
 // a moment before they sleep, and items are taken from one atomic counter. A round is over when its
 // items are done, not when every worker has noticed it, so a busy machine does not hold it up. An
-// idle pool burns nothing: a tenth of a millisecond without work, and its threads sleep.
+// idle pool takes no processor time: after a tenth of a millisecond without work its threads sleep.
 //
 // Tested by   tests/core/executor_test.cpp, also under the thread sanitizer
 #pragma once

@@ -1,4 +1,4 @@
-// decant/core/types.hpp - the integer words that every folder shares.
+// decant/core/types.hpp - the integer types that every folder shares.
 //
 // Sizes and offsets are signed 64-bit: a cache of 70 billion parameters' keys passes 2^32 bytes
 // within one sequence, and a signed difference of positions cannot wrap.

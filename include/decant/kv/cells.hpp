@@ -1,8 +1,8 @@
-// decant/kv/cells.hpp - where the cells of a row lie in a panel of 16 tokens.
+// decant/kv/cells.hpp - the layout of a row's cells in a panel of 16 tokens.
 //
-// A cell holds kPack numbers of one row, so that whoever writes a row touches no other. Two numbers
-// of a key in one cell are neighbours; two of a value are 16 dimensions apart, each in a lane of
-// its own run of 16.
+// A cell holds kPack elements of one row, so that writing a row touches no other. Two elements of a
+// key in one cell are neighbours; two of a value are 16 dimensions apart, each in a lane of its own
+// run of 16.
 //
 // Tested by   tests/kv/{panel,rows}_test.cpp
 #pragma once
@@ -22,7 +22,7 @@ inline constexpr Index kPanelTokens = 16;
 // Errors   std::invalid_argument where a panel's cells do not fit in 63 bits
 template <codec::Codec C>
 struct KeyCells {
-  Index dim = 0;  // numbers of a row
+  Index dim = 0;  // elements of a row
 
   constexpr Index of_row() const noexcept { return ceil_div(dim, C::kPack); }
   constexpr Index of_panel() const {
@@ -32,8 +32,8 @@ struct KeyCells {
     constexpr Index p = C::kInterleave;
     return (cell / p * kPanelTokens + slot) * p + cell % p;
   }
-  // Which number of the row is number `part` of its cell; beyond `dim` there is none.
-  constexpr Index number(Index cell, Index part) const noexcept { return cell * C::kPack + part; }
+  // The index in the row of element `part` of a cell; it may be beyond `dim`.
+  constexpr Index element(Index cell, Index part) const noexcept { return cell * C::kPack + part; }
 };
 
 // Values: [16 tokens / p][lanes / kPack][p]; lanes run over dimensions.
@@ -54,7 +54,7 @@ struct ValueCells {
     constexpr Index p = C::kInterleave;
     return (slot / p * (lanes() / C::kPack) + cell) * p + slot % p;
   }
-  constexpr Index number(Index cell, Index part) const noexcept {
+  constexpr Index element(Index cell, Index part) const noexcept {
     return (cell / kLanes * C::kPack + part) * kLanes + cell % kLanes;
   }
 };

@@ -1,7 +1,7 @@
 // decant/kv/contiguous.hpp - keys and values of one sequence in one run of memory per layer.
 //
 // Everything is allocated when the store is made and nothing moves afterwards: slot and position
-// are the same number, and one head of one layer is one linear run.
+// are equal, and one head of one layer is one linear run.
 //
 // Tested by   tests/kv/contiguous_test.cpp, against a list of rows
 #pragma once

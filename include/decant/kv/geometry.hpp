@@ -1,4 +1,4 @@
-// decant/kv/geometry.hpp - what one token costs, and how panels of 16 tokens are laid out.
+// decant/kv/geometry.hpp - the bytes of a token and the layout of panels of 16 tokens.
 //
 // Memory is arithmetic: everything here is constexpr, and bytes() is what a store allocates, to
 // the byte. Of one layer and head, 16 consecutive tokens form a panel (kv/panel.hpp draws it).
@@ -24,13 +24,13 @@ namespace decant::inline v0::kv {
 struct Geometry {
   Index layers = 0;
   Index heads = 0;      // key and value heads, not query heads
-  Index key_dim = 0;    // numbers in a key
-  Index value_dim = 0;  // numbers in a value
+  Index key_dim = 0;    // elements of a key
+  Index value_dim = 0;  // elements of a value
 
   constexpr Index cells_per_token() const {
     return checked_product({layers, heads, checked_sum(key_dim, value_dim)});
   }
-  // What the numbers of `tokens` tokens take, without the padding of a last panel.
+  // Bytes of the cells and scales of `tokens` tokens, without the padding of a last panel.
   constexpr Index payload_bytes(Index tokens, Index cell_bytes) const {
     return checked_product({cells_per_token(), tokens, cell_bytes});
   }
@@ -41,7 +41,7 @@ struct Geometry {
     return checked_product({layers, heads, tokens, checked_sum(key, value)});
   }
 
-  // What the parts of a panel take, each with its scales.
+  // Bytes of the parts of a panel, each with its scales.
   template <codec::Codec K>
   constexpr Index key_panel_bytes() const {
     return part_bytes<K>(KeyCells<K>{key_dim}.of_panel(), kPanelTokens, key_dim);
@@ -55,7 +55,7 @@ struct Geometry {
     return checked_sum(key_panel_bytes<K>(), value_panel_bytes<V>());
   }
 
-  // What a store of `tokens` tokens allocates: whole panels of every layer and head.
+  // Bytes that a store of `tokens` tokens allocates: whole panels of every layer and head.
   template <codec::Codec K, codec::Codec V = K>
   constexpr Index bytes(Index tokens) const {
     return checked_product(
@@ -65,7 +65,7 @@ struct Geometry {
   friend constexpr bool operator==(const Geometry&, const Geometry&) = default;
 
  private:
-  // Cells, and the scales of `tokens` rows of `dim` numbers.
+  // Cells, and the scales of `tokens` rows of `dim` elements.
   template <codec::Codec C>
   static constexpr Index part_bytes(Index cells, Index tokens, Index dim) {
     return checked_sum(
@@ -74,7 +74,7 @@ struct Geometry {
   }
 };
 
-// Refuses a shape without layers, heads or numbers, in the name of `who`.
+// Refuses a shape without layers, heads or elements; the sentence begins with `who`.
 //
 // Errors   std::invalid_argument
 inline void check(const Geometry& geometry, std::string_view who) {
@@ -84,7 +84,7 @@ inline void check(const Geometry& geometry, std::string_view who) {
       geometry.key_dim, ", values of ", geometry.value_dim);
 }
 
-// Refuses to read a row where there is none, or into another shape.
+// Refuses to read a row that does not exist, or into a span of another size.
 //
 // Errors   std::invalid_argument
 inline void check_place(const Geometry& geometry, Index layer, Index head, std::size_t key_size,

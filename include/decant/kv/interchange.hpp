@@ -1,4 +1,4 @@
-// decant/kv/interchange.hpp - keys and values in and out of the arrays that other libraries keep.
+// decant/kv/interchange.hpp - keys and values to and from the arrays of other libraries.
 //
 // Hugging Face's past_key_values and ONNX's past_key and past_value are arrays of one layer,
 // [batch][heads][tokens][dim]. A store holds one sequence, so a sequence of a batch is a part of
@@ -18,7 +18,7 @@
 
 namespace decant::inline v0::kv {
 
-// One sequence's keys and values of one layer, in somebody's memory.
+// One sequence's keys and values of one layer, in memory of the caller.
 //
 // Shape    keys [heads][tokens][key_dim], values [heads][tokens][value_dim]
 template <class Number>
@@ -41,12 +41,12 @@ struct SequenceArrays {
 };
 
 // Appends tokens [from.begin, from.end) of the arrays, given for every layer, to a store. Rows are
-// what attention reads: keys normed and turned, in the pairing of the model, for the positions from
-// store.end() on that they come to stand at.
+// as attention reads them: keys normalised and rotated, in the model's rotary pairing, for the
+// positions from store.end() on.
 //
 // Errors   std::invalid_argument (another number of layers, tokens that the arrays do not have),
 //          and what reserve() throws; nothing changed then
-// Cost     every number is read and written once
+// Cost     every element is read and written once
 template <Store S>
 void append(S& store, std::span<const SequenceArrays<const float>> layers, const Range& from) {
   const Geometry geometry = store.geometry();
@@ -75,7 +75,7 @@ void append(S& store, std::span<const SequenceArrays<const float>> layers, const
 //
 // Errors   std::invalid_argument (no such layer or position, arrays that are too short); nothing
 //          written then
-// Cost     every number is read and written once
+// Cost     every element is read and written once
 template <Store S>
 void copy_out(const S& store, Index layer, const Range& from, const SequenceArrays<float>& to) {
   const Geometry geometry = store.geometry();

@@ -1,10 +1,10 @@
 // decant/kv/layered.hpp - one sequence in two stores: of layers with a window, and of the others.
 //
-// Many models let most layers look back a window of tokens and a few the whole way. Held by two
-// stores, the former cost a ring and only the latter grow with the sequence; to a step they are
-// one store, whose layers are numbered as the model's.
+// In many models most layers see a window of tokens and a few see all. In two stores the former
+// take a ring and only the latter grow with the sequence; a step sees one store, whose layers are
+// those of the model.
 //
-// Source      Gemma Team 2024, arXiv:2408.00118 (local and global layers by turns)
+// Source      Gemma Team 2024, arXiv:2408.00118 (alternating local and global layers)
 // Tested by   tests/kv/layered_test.cpp, tests/law/stores_test.cpp
 #pragma once
 
@@ -24,7 +24,7 @@
 
 namespace decant::inline v0::kv {
 
-// As movable as its parts. What holds of one of them holds of both: they end at one position.
+// As movable as its parts. Both stores always end at the same position.
 //
 // Units    windows[layer] counts tokens, the row's own included; 0 is a layer without a window
 // Errors   those of its parts; nothing changed then
@@ -40,8 +40,8 @@ class Layered {
 
   // Layers with a window are `local`'s, the others `global`'s, each in ascending order.
   //
-  // Errors   std::invalid_argument where the parts have other numbers of layers than that, or
-  //          shapes or ends that differ
+  // Errors   std::invalid_argument if the parts have another number of layers, or their shapes or
+  //          ends differ
   Layered(std::span<const Position> windows, Local local, Global global)
       : local_(std::move(local)), global_(std::move(global)), geometry_(global_.geometry()) {
     places_.reserve(windows.size());
@@ -58,8 +58,8 @@ class Layered {
                 global_.geometry().layers == geometry_.layers - locals,
             "kv::Layered: stores of ", local_.geometry().layers, " and ", global_.geometry().layers,
             " layers, for ", locals, " with a window of ", geometry_.layers);
-    expects(global_.window(0) == 0, "kv::Layered: the store of layers without a window keeps ",
-            global_.window(0), " tokens alone");
+    expects(global_.window(0) == 0, "kv::Layered: the store of layers without a window holds ",
+            global_.window(0), " tokens only");
     expects(local_.end() == global_.end(), "kv::Layered: stores of ", local_.end(), " and ",
             global_.end(), " tokens");
   }
@@ -120,7 +120,7 @@ class Layered {
     global_.rewind(new_end);
   }
 
-  // Where the layers with a window are a ring's: what comes before `first` counts as written over.
+  // If the layers with a window are in a ring: positions before `first` count as overwritten.
   void drop_before(Position first)
   requires requires(Local& local) { local.drop_before(first); }
   {

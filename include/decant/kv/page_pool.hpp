@@ -1,7 +1,7 @@
 // decant/kv/page_pool.hpp - memory for the keys and values of many sequences, in pages.
 //
-// A page holds the panels of some consecutive tokens, of every layer and head. Pages are counted:
-// those that several sequences share are written by none of them. Of one layer and head all pages
+// A page holds the panels of some consecutive tokens, of every layer and head. Pages are reference
+// counted: a page that several sequences share is not written. Of one layer and head all pages
 // lie in one run of memory, so that neighbours are read as one.
 //
 //   free + in use + cached = total, always
@@ -27,18 +27,18 @@
 
 namespace decant::inline v0::kv {
 
-// Which page of a pool, in [0, pages).
+// The index of a page of a pool, in [0, pages).
 using PageId = std::int32_t;
 
-// Neither copied nor moved: sequences point to it, and must be gone before it is.
+// Neither copied nor moved: sequences point to it, and it must outlive them.
 //
 // Shape    memory is [layers][heads][pages][page_tokens / 16] panels
 // Units    page_tokens counts tokens, a multiple of 16
 // Errors   std::invalid_argument, std::bad_alloc from the constructor; CacheFull from take()
 // Cost     take, retain and release O(1), copy O(bytes of a page); only the constructor allocates
 // Threads  one thread at a time, for the pool and every sequence in it, except that panels may be
-//          written and read by several while pages are neither taken nor given back; with
-//          DECANT_DEBUG_STORES a program that breaks this ends with a sentence
+//          written and read by several while pages are neither taken nor released; with
+//          DECANT_DEBUG_STORES a program that violates this ends with a message
 template <codec::Codec K, codec::Codec V = K>
 class PagePool {
  public:
@@ -81,7 +81,7 @@ class PagePool {
   Index cached_pages() const noexcept { return cached_; }
   Index used_pages() const noexcept { return pages_ - free_pages() - cached_; }
 
-  // A free page, used once from now on: the one given back last, or the lowest never taken.
+  // A free page, with one user: the one released last, or the lowest never taken.
   //
   // Errors   CacheFull when none is free
   PageId take() {
@@ -102,7 +102,7 @@ class PagePool {
   void release(PageId page) noexcept {
     const debug::SoleUse::Visit visit(use_);
     if (--count(page).users > 0) return;
-    if (count(page).keepers > 0) {
+    if (count(page).caches > 0) {
       cached_ += 1;
     } else {
       close(page);
@@ -110,15 +110,15 @@ class PagePool {
     }
   }
 
-  // One more keeper of a page that is in use or cached, which is then not free without a user; and
-  // one fewer.
-  void keep(PageId page) noexcept {
+  // Adds or removes a cache that holds a page, which then stays cached without users. The page is
+  // in use or cached.
+  void cache(PageId page) noexcept {
     const debug::SoleUse::Visit visit(use_);
-    count(page).keepers += 1;
+    count(page).caches += 1;
   }
   void drop(PageId page) noexcept {
     const debug::SoleUse::Visit visit(use_);
-    if (--count(page).keepers > 0 || count(page).users > 0) return;
+    if (--count(page).caches > 0 || count(page).users > 0) return;
     cached_ -= 1;
     close(page);
     free_.push_back(page);
@@ -126,16 +126,16 @@ class PagePool {
 
   // Whether there is such a page, in use or cached; and whether a sequence uses it.
   bool held(PageId page) const noexcept {
-    return page >= 0 && page < pages_ && (count(page).users > 0 || count(page).keepers > 0);
+    return page >= 0 && page < pages_ && (count(page).users > 0 || count(page).caches > 0);
   }
   bool used(PageId page) const noexcept { return count(page).users > 0; }
 
-  // Whether others than one user would see what is written there.
+  // Whether more than one user or cache holds it: it must not be written.
   bool shared(PageId page) const noexcept {
-    return count(page).users > 1 || count(page).keepers > 0;
+    return count(page).users > 1 || count(page).caches > 0;
   }
 
-  // Makes `to` hold what `from` holds.
+  // Copies the contents of `from` to `to`.
   void copy(PageId from, PageId to) noexcept {
     const auto bytes = static_cast<std::size_t>(run_bytes());
     for (Index layer = 0; layer < geometry_.layers; ++layer) {
@@ -156,7 +156,7 @@ class PagePool {
  private:
   struct Count {
     std::int32_t users = 0;
-    std::int32_t keepers = 0;
+    std::int32_t caches = 0;
   };
 
   static Index checked_pages(const Geometry& geometry, Index pages, Index page_tokens) {
@@ -183,7 +183,7 @@ class PagePool {
       static_cast<void>(f);
     }
   }
-  // A page that becomes free holds nothing that could be read.
+  // Makes a page that becomes free unreadable.
   void close(PageId page) noexcept {
     for_runs(page, [&](std::byte* run) {
       debug::check_canary(run + run_bytes());

@@ -1,7 +1,7 @@
 // decant/kv/paged.hpp - keys and values of one sequence, in pages of a pool.
 //
-// A fork shares every page of its origin and costs no keys and values; whoever writes first into a
-// page that is part-filled and shared gets a copy of its own. Rewinding gives pages back.
+// A fork shares every page of its origin and copies no keys and values; the first sequence to write
+// into a part-filled shared page gets a copy of its own. Rewinding releases pages.
 //
 // Source      Kwon et al. 2023, "PagedAttention", arXiv:2309.06180
 // Tested by   tests/kv/paged_test.cpp, tests/law/stores_test.cpp
@@ -32,7 +32,7 @@ namespace decant::inline v0::kv {
 // Errors   std::invalid_argument, CacheFull (reserve), std::bad_alloc (reserve, fork); nothing
 //          changed then
 // Cost     reserve O(pages), and O(bytes of a page) where one is copied; fork O(pages); rewind
-//          O(pages given back); put O(key_dim + value_dim)
+//          O(pages released); put O(key_dim + value_dim)
 // Threads  as its pool
 template <codec::Codec K, codec::Codec V = K>
 class Paged {
@@ -41,9 +41,9 @@ class Paged {
   using Values = V;
 
   explicit Paged(PagePool<K, V>& pool) noexcept : pool_(&pool) {}
-  // A sequence of `end` tokens that shares the pages that hold them, each in use or kept.
+  // A sequence of `end` tokens that shares the pages that hold them, each in use or cached.
   //
-  // Errors   std::invalid_argument where that is another number of pages, or one is free;
+  // Errors   std::invalid_argument if the tokens need another number of pages, or one is free;
   //          std::bad_alloc
   Paged(PagePool<K, V>& pool, std::span<const PageId> pages, Position end) : pool_(&pool) {
     expects(end >= 0 && ceil_div(end, pool.page_tokens()) == std::ssize(pages), "kv::Paged: ", end,
@@ -64,7 +64,7 @@ class Paged {
     std::swap(end_, taken.end_);
     return *this;
   }
-  ~Paged() { keep_pages(0); }
+  ~Paged() { release_from(0); }
 
   // Another sequence that begins with what this one holds. Precondition: nothing is reserved that
   // was not published.
@@ -82,7 +82,7 @@ class Paged {
     return std::max(end_,
                     (std::ssize(pages_) + pool_->free_pages() - copied) * pool_->page_tokens());
   }
-  // Pages of the pool that `tokens` more would take.
+  // Pages that `tokens` more would take from the pool.
   //
   // Errors   std::invalid_argument
   Index pages_for(Index tokens) const {
@@ -149,13 +149,13 @@ class Paged {
   // Counts `tokens` rows, put behind end(), as held. Precondition: they were reserved.
   void publish(Index tokens) noexcept { end_ += tokens; }
 
-  // Drops the rows from `new_end` on and gives back the pages that hold no other.
+  // Drops the rows from `new_end` on and releases the pages that hold no other.
   //
   // Errors   std::invalid_argument when `new_end` is not in [0, end()]
   void rewind(Position new_end) {
     expects(new_end >= 0 && new_end <= end_, "kv::Paged::rewind: ", new_end, " is not in [0, ",
             end_, "]");
-    keep_pages(ceil_div(new_end, pool_->page_tokens()));
+    release_from(ceil_div(new_end, pool_->page_tokens()));
     const Position held = std::ssize(pages_) * pool_->page_tokens();
     if (new_end < held && !pool_->shared(pages_.back())) {
       spoil(*this, {new_end, std::min(end_, held)});
@@ -163,7 +163,7 @@ class Paged {
     end_ = new_end;
   }
 
-  // A span a page.
+  // One span for each page.
   auto panel_spans(Index layer, Index head) const noexcept {
     return detail::PanelSpanRange(std::ssize(pages_), [this, layer, head](Index page) {
       return PanelSpan{.first = page * pool_->page_tokens(),
@@ -197,13 +197,13 @@ class Paged {
     return last < std::ssize(pages_) && pool_->shared(at(last));
   }
 
-  // Room for so many pages in the list, which grows by half at least.
+  // Room for so many pages in the list, which grows by at least half.
   void make_list_room(Index pages) {
     const auto size = static_cast<std::size_t>(pages);
     if (size > pages_.capacity()) pages_.reserve(std::max(size, pages_.capacity() * 3 / 2));
   }
 
-  void keep_pages(Index count) noexcept {
+  void release_from(Index count) noexcept {
     for (; std::ssize(pages_) > count; pages_.pop_back()) pool_->release(pages_.back());
   }
 

@@ -1,15 +1,15 @@
-// decant/kv/panel.hpp - how sixteen consecutive tokens of one layer and head lie in memory.
+// decant/kv/panel.hpp - the memory layout of 16 consecutive tokens of one layer and head.
 //
 // Every store cuts its memory into these panels, and attention reads them from front to back.
 //
-//   scales   [scales of a row][16 tokens] of keys, in f32, where the codec has them
+//   scales   [scales of a row][16 tokens] of keys, in f32, if the codec has scales
 //   keys     [cells of a row / p][16 tokens][p]          lanes run over tokens
 //   scales   likewise of values
 //   values   [16 tokens / p][value_lanes / pack][p]      lanes run over dimensions
 //
-// p is a codec's interleave and pack the numbers of its cells; value_lanes is value_dim rounded up
-// to 16 * pack. Where key_dim is a multiple of p * pack and value_dim of 16 * pack, as in every
-// published model of size, nothing is padding.
+// p is a codec's interleave and pack the elements of a cell; value_lanes is value_dim rounded up to
+// 16 * pack. There is no padding if key_dim is a multiple of p * pack and value_dim of 16 * pack,
+// as in all large published models.
 //
 // Tested by   tests/kv/{panel,rows}_test.cpp
 #pragma once
@@ -27,7 +27,7 @@
 
 namespace decant::inline v0::kv {
 
-// A key or a value as it is stored, apart from its panel.
+// A key or a value in its stored form, outside of a panel.
 //
 // Shape    cells is [cells of a row], scales is [scales of a row]
 template <codec::Codec C>
@@ -43,7 +43,7 @@ struct StoredRow {
 template <codec::Codec C, class Cells>
 class PanelRows {
   static_assert(C::kPack == 1 || C::kGroup == kLanes * C::kPack,
-                "cells of several numbers hold those of one group");
+                "cells of several elements hold those of one group");
 
  public:
   using Cell = typename C::Cell;
@@ -70,7 +70,7 @@ class PanelRows {
       const Index end = std::min(cells_.of_row(), (begin + group()) / C::kPack);
       for (Index cell = begin / C::kPack; cell < end; ++cell) {
         mutable_cells(panel)[cells_.at(slot, cell)] = codec::store<C>([&](Index part) {
-          const Index at = cells_.number(cell, part);
+          const Index at = cells_.element(cell, part);
           return C::kPack == 1 || at < dim_ ? row.data()[at] * inverse : 0.0f;
         });
       }
@@ -81,13 +81,13 @@ class PanelRows {
     for (Index cell = 0; cell < cells_.of_row(); ++cell) {
       const Cell stored = cells(panel)[cells_.at(slot, cell)];
       for (Index part = 0; part < C::kPack; ++part) {
-        const Index at = cells_.number(cell, part);
+        const Index at = cells_.element(cell, part);
         if (at < dim_) row.data()[at] = codec::load<C>(stored, part) * scale(panel, slot, at);
       }
     }
   }
 
-  // In the debug mode, makes a row what is no number.
+  // In debug mode, fills a row with NaN.
   void spoil([[maybe_unused]] std::byte* panel, [[maybe_unused]] Index slot) const noexcept {
     if constexpr (kDebugStores) {
       for (Index cell = 0; cell < cells_.of_row(); ++cell) {
@@ -99,7 +99,7 @@ class PanelRows {
     }
   }
 
-  // A row as it lies: what goes out and in again is the same row, bit for bit.
+  // A row as it is stored: copied out and in again it is the same row, bit for bit.
   void get_stored(const std::byte* panel, Index slot, const StoredRow<C>& row) const noexcept {
     for (Index cell = 0; cell < cells_.of_row(); ++cell) {
       row.cells.data()[cell] = cells(panel)[cells_.at(slot, cell)];
@@ -118,7 +118,7 @@ class PanelRows {
   }
 
  private:
-  // The numbers that share a scale; all of a row where it has one or none.
+  // How many elements share a scale; all of a row if it has one scale or none.
   constexpr Index group() const noexcept { return C::kGroup > 0 ? C::kGroup : dim_; }
 
   Cell* mutable_cells(std::byte* panel) const noexcept {
@@ -128,16 +128,16 @@ class PanelRows {
     return reinterpret_cast<float*>(panel + scales_at_);
   }
 
-  // The scale of number `at` of a row.
+  // The scale of element `at` of a row.
   float scale(const std::byte* panel, Index slot, Index at) const noexcept {
     if constexpr (!C::kScaled) return 1.0f;
     return scales(panel)[at / group() * kPanelTokens + slot];
   }
-  // Stores the scale of a group and gives what its numbers are to be multiplied by.
+  // Stores the scale of a group and gives the factor for its elements.
   float put_scale(std::byte* panel, Index slot, Index index,
-                  std::span<const float> numbers) const noexcept {
+                  std::span<const float> values) const noexcept {
     if constexpr (!C::kScaled) return 1.0f;
-    const float scale = codec::scale_of<C>(numbers);
+    const float scale = codec::scale_of<C>(values);
     mutable_scales(panel)[index * kPanelTokens + slot] = scale;
     return scale == 0.0f ? 0.0f : 1.0f / scale;
   }

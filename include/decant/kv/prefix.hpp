@@ -1,4 +1,4 @@
-// decant/kv/prefix.hpp - whose a prefix is, how its tokens are hashed, and what reuse is counted.
+// decant/kv/prefix.hpp - cache namespaces, hashes of tokens, and statistics of the prefix cache.
 //
 // Tested by   tests/kv/prefix_tree_test.cpp
 #pragma once
@@ -11,7 +11,7 @@
 
 namespace decant::inline v0::kv {
 
-// Whose keys and values: prompts of different models, adapters or tenants share nothing.
+// The owner of keys and values: prompts of different models, adapters or tenants share nothing.
 struct CacheNamespace {
   std::uint64_t model = 0;
   std::uint64_t adapter = 0;

@@ -1,9 +1,9 @@
-// decant/kv/prefix_summary.hpp - which beginnings of prompts somebody keeps, in a few bytes a page.
+// decant/kv/prefix_summary.hpp - the prefixes that a worker has cached, in a few bytes a page.
 //
-// A full page becomes one number, a hash of its tokens, of all before them and of whose they are;
-// so a worker can tell others what its tree keeps without sending a token. A summary is a hint:
-// hashes may collide, and it may be old. Who believes a wrong one waits longer and gets the same
-// answer, because the tree that the prompt reaches compares tokens.
+// A full page becomes one hash, of its tokens, all tokens before them and their namespace; so a
+// worker can tell others what its prefix tree has cached without sending tokens. A summary is a
+// hint: hashes may collide, and it may be old. A wrong hint costs time and changes no answer,
+// because the tree that the prompt reaches compares tokens.
 //
 // Source      Kwon et al. 2023, "PagedAttention", arXiv:2309.06180; pages named by a chain of
 //             hashes: vLLM, "Automatic prefix caching"
@@ -28,7 +28,7 @@ namespace decant::inline v0::kv {
 
 namespace detail {
 
-// Where the chain of hashes of a space begins.
+// The first hash of the chain of a namespace.
 inline std::uint64_t hash_of(const CacheNamespace& space) noexcept {
   std::array<Token, 6> words{};
   std::size_t at = 0;
@@ -41,7 +41,7 @@ inline std::uint64_t hash_of(const CacheNamespace& space) noexcept {
 
 }  // namespace detail
 
-// One number for each full page of `tokens`: of the first page, of the first two, and so on.
+// One hash for each full page of `tokens`: of the first page, of the first two, and so on.
 //
 // Errors   std::invalid_argument where a page has no tokens
 inline std::vector<std::uint64_t> page_hashes(const CacheNamespace& space,
@@ -57,7 +57,7 @@ inline std::vector<std::uint64_t> page_hashes(const CacheNamespace& space,
   return hashes;
 }
 
-// The set of pages that one worker keeps.
+// The set of pages that one worker has cached.
 //
 // Units    page_tokens counts tokens, as the pages of the worker's pool
 // Errors   std::invalid_argument, std::bad_alloc; nothing changed then, unless a call says more
@@ -70,7 +70,7 @@ class PrefixSummary {
     expects(page_tokens > 0, "kv::PrefixSummary: pages of ", page_tokens, " tokens");
   }
 
-  // What a kv::PrefixTree keeps.
+  // The pages of a kv::PrefixTree.
   template <class Tree>
   static PrefixSummary of(const Tree& tree) {
     std::vector<std::uint64_t> hashes;
@@ -85,7 +85,7 @@ class PrefixSummary {
 
   Index page_tokens() const noexcept { return page_tokens_; }
   Index pages() const noexcept { return std::ssize(hashes_); }
-  // Ascending, whatever the order in which they came: what is sent and compared.
+  // In ascending order, for sending and comparing.
   std::vector<std::uint64_t> hashes() const {
     std::vector<std::uint64_t> sorted(hashes_.begin(), hashes_.end());
     std::ranges::sort(sorted);
@@ -94,8 +94,8 @@ class PrefixSummary {
 
   // How many tokens its pages hold of a prompt with these page_hashes().
   Index matched(std::span<const std::uint64_t> prompt) const {
-    const auto kept = [this](std::uint64_t hash) { return hashes_.contains(hash); };
-    return page_tokens_ * (std::ranges::find_if_not(prompt, kept) - prompt.begin());
+    const auto cached = [this](std::uint64_t hash) { return hashes_.contains(hash); };
+    return page_tokens_ * (std::ranges::find_if_not(prompt, cached) - prompt.begin());
   }
   // How many of them the tree would reuse: never the last, as PrefixTree::matched() says.
   Index matched(const CacheNamespace& space, std::span<const Token> prompt) const {
@@ -103,15 +103,15 @@ class PrefixSummary {
     return std::max<Index>(0, std::min(held, std::ssize(prompt) - 1));
   }
 
-  // The full pages of `tokens` count as kept. Who sends a prompt to a worker knows so before the
-  // worker says it; std::bad_alloc leaves a beginning of them.
+  // Adds the full pages of `tokens`, as after sending a prompt to the worker, before the worker
+  // reports it. std::bad_alloc leaves the first of them.
   void insert(const CacheNamespace& space, std::span<const Token> tokens) {
     for (std::uint64_t hash : page_hashes(space, tokens, page_tokens_)) hashes_.insert(hash);
   }
 
-  // What one summary has and another has not, each ascending.
+  // The differences between two summaries, each ascending.
   struct Change {
-    std::vector<std::uint64_t> kept;
+    std::vector<std::uint64_t> cached;
     std::vector<std::uint64_t> dropped;
   };
   Change since(const PrefixSummary& older) const {
@@ -119,15 +119,15 @@ class PrefixSummary {
             " tokens, and of ", older.page_tokens_);
     const auto now = hashes(), then = older.hashes();
     Change change;
-    std::ranges::set_difference(now, then, std::back_inserter(change.kept));
+    std::ranges::set_difference(now, then, std::back_inserter(change.cached));
     std::ranges::set_difference(then, now, std::back_inserter(change.dropped));
     return change;
   }
-  // What is there already, or gone already, is no mistake. Pages that were inserted here and never
-  // kept by the worker stay: send the whole now and then. std::bad_alloc leaves a part applied.
+  // Pages may be present or absent already. Pages that were inserted here and never cached by the
+  // worker stay: send a complete summary now and then. std::bad_alloc leaves a part applied.
   void apply(const Change& change) {
     for (std::uint64_t hash : change.dropped) hashes_.erase(hash);
-    hashes_.insert(change.kept.begin(), change.kept.end());
+    hashes_.insert(change.cached.begin(), change.cached.end());
   }
 
   friend bool operator==(const PrefixSummary&, const PrefixSummary&) = default;

@@ -1,9 +1,9 @@
-// decant/kv/prefix_tree.hpp - beginnings of sequences that are kept, so that a prompt that begins
-// like an earlier one need not be computed again.
+// decant/kv/prefix_tree.hpp - the prefix cache: a prompt that begins like an earlier one reuses its
+// keys and values.
 //
 // A node is one full page of tokens behind those of its parent. Children are found by a hash, but
-// tokens decide: whatever the hash, a prompt never gets another prompt's keys and values. Pages
-// that nobody uses are given up, those used least recently first, from the ends of branches.
+// tokens decide: whatever the hash, a prompt never gets another prompt's keys and values. Unused
+// pages are evicted, those used least recently first, from the ends of branches.
 //
 //   tokens of prompts = tokens reused + tokens computed, always
 //
@@ -32,13 +32,13 @@
 
 namespace decant::inline v0::kv {
 
-// Borrows its pool, which must outlive it; sequences may outlive the tree. A sequence that is kept
-// alive pins its pages. Neither copied nor moved.
+// Borrows its pool, which must outlive it; sequences may outlive the tree. A living sequence
+// pins its pages. Neither copied nor moved.
 //
-// Units    max_pages: how many pages the tree keeps at most, used by sequences or not
-// Errors   std::invalid_argument, std::bad_alloc; the tree is then whole, and holds no less
+// Units    max_pages: how many pages are cached at most, used by sequences or not
+// Errors   std::invalid_argument, std::bad_alloc; the tree is then valid and has lost no page
 // Cost     match and insert O(tokens) on average; an evicted page O(log nodes), and O(1) for each
-//          end of a branch that is in use, or O(pages of the branch) where no other is left
+//          end of a branch that is in use, or O(pages of the branch) if no other is left
 // Threads  as its pool
 template <codec::Codec K, codec::Codec V = K, class Hash = TokenHash>
 class PrefixTree {
@@ -54,17 +54,17 @@ class PrefixTree {
     for (const auto& [hash, node] : nodes_) pool_->drop(node.page);
   }
 
-  // A sequence that begins with what is kept of `prompt`: at most all but its last token, whose
-  // logits are wanted. It counts as used now. Where that ends within a page, its first row takes a
-  // free page, for a copy.
+  // A sequence of the cached prefix of `prompt`: at most all but its last token, whose logits are
+  // needed. Its pages count as used now. If it ends within a page, its first new row takes a free
+  // page, for a copy.
   Paged<K, V> match(const CacheNamespace& space, std::span<const Token> prompt) {
     Paged<K, V> store = find(space, prompt);
     count(std::ssize(prompt), store.end());
     return store;
   }
 
-  // The same in two parts, for callers who may yet think better of it: the sequence, and the prompt
-  // with so many tokens of it reused.
+  // match() in two parts, for callers that may not use the result: find() gives the sequence,
+  // count() counts a prompt of which so many tokens were reused.
   void count(Index prompt, Index reused) noexcept {
     statistics_.prompts += 1;
     statistics_.hits += reused > 0;
@@ -92,7 +92,7 @@ class PrefixTree {
     return std::max<Index>(0, std::min(pages * pool_->page_tokens(), std::ssize(prompt) - 1));
   }
 
-  // A sequence of the full pages that are kept of `tokens`: no prompt, so it counts nowhere.
+  // A sequence of the cached full pages of `tokens`. It does not count in the statistics.
   //
   // Errors   std::bad_alloc
   Paged<K, V> share(const CacheNamespace& space, std::span<const Token> tokens) const {
@@ -101,9 +101,9 @@ class PrefixTree {
     return Paged<K, V>(*pool_, pages, std::ssize(pages) * pool_->page_tokens());
   }
 
-  // Keeps the full pages of `store`, which holds the keys and values of `tokens`. What is kept
-  // already stays as it is. Where room is short, unused pages of no higher priority give way, the
-  // lowest and least recently used first; where none does, only a beginning is kept.
+  // Caches the full pages of `store`, which holds the keys and values of `tokens`. Pages that are
+  // cached already stay. If the tree is full, unused pages of no higher priority are evicted, the
+  // lowest and least recently used first; if there are none, only the first pages are cached.
   //
   // Errors   std::invalid_argument when the store holds another number of tokens, or is another
   //          pool's
@@ -122,8 +122,8 @@ class PrefixTree {
     }
   }
 
-  // Gives up unused pages until `count` are free in the pool, or none where they cannot be; says
-  // whether they are.
+  // Evicts unused pages until `count` are free in the pool, or none if that is impossible; returns
+  // whether they are free.
   bool make_room(Index count) {
     if (count > pool_->total_pages() - pool_->used_pages()) return false;
     while (pool_->free_pages() < count) {
@@ -132,7 +132,7 @@ class PrefixTree {
     return true;
   }
 
-  // One page that is kept: whose it is, behind which other, and which tokens it holds.
+  // One cached page: its namespace, the page before it, and its tokens.
   struct Entry {
     CacheNamespace space;
     Index parent = -1;  // in the list, before this one; none for the first page of a prompt
@@ -176,7 +176,7 @@ class PrefixTree {
     std::uint64_t used = 0;  // when, by clock_
     Index children = 0;
   };
-  // Nodes without children, in the order in which they are given up.
+  // Nodes without children, in the order of eviction.
   struct Order {
     bool operator()(const Node* a, const Node* b) const noexcept {
       return std::tie(a->priority, a->used, a->hash, a->page) <
@@ -196,7 +196,7 @@ class PrefixTree {
     return hash_(space.model + 3 * space.adapter + 5 * space.tenant, tokens);
   }
 
-  // visit(node) for each page of `tokens` that is kept, from the first on; gives the last of them.
+  // visit(node) for each cached page of `tokens`, from the first on; returns the last of them.
   template <class Nodes, class F>
   auto walk(Nodes& nodes, const CacheNamespace& space, std::span<const Token> tokens,
             F&& visit) const {
@@ -243,12 +243,12 @@ class PrefixTree {
       nodes_.erase(at);
       throw;
     }
-    pool_->keep(page);
+    pool_->cache(page);
     if (parent != nullptr && parent->children++ == 0) leaves_.erase(parent);
     return at->second;
   }
 
-  // Gives up the first leaf of a priority up to `highest` that no sequence uses, but not `spared`.
+  // Evicts the first leaf of a priority up to `highest` that no sequence uses, but not `spared`.
   bool evict_one(const Node* spared, int highest) {
     for (Node* leaf : leaves_) {
       if (leaf->priority > highest) break;
@@ -260,8 +260,7 @@ class PrefixTree {
     return false;
   }
 
-  // Gives up a leaf that is in use and stands before pages that are not; its page stays with its
-  // sequences.
+  // Removes a leaf that is in use and has unused ancestors; its page stays with its sequences.
   bool uncover_one() noexcept {
     for (Node* leaf : leaves_) {
       const Node* at = leaf;
@@ -274,7 +273,7 @@ class PrefixTree {
     return false;
   }
 
-  // The parent takes the leaf's place where it becomes one, in the leaf's own memory.
+  // If the parent becomes a leaf, it takes the memory of the removed one among the leaves.
   void remove(Node& leaf) noexcept {
     Node* parent = leaf.parent;
     auto place = leaves_.extract(&leaf);

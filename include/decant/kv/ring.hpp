@@ -1,9 +1,9 @@
 // decant/kv/ring.hpp - keys and values of the last tokens of one sequence, in a ring of panels.
 //
-// Where every layer looks back no further than a window, older tokens are never read again: their
-// panels are written over, and memory does not grow with the sequence. What is overwritten is gone,
-// so a ring says how far it can go back and refuses to go further. It may keep the first tokens
-// beside the window, which models that were not trained on windows lean on.
+// If every layer sees at most a window of tokens, older tokens are never read again: their panels
+// are overwritten, and memory does not grow with the sequence. A ring says how far it can be
+// rewound and refuses to go further. It can hold the first tokens beside the window, as attention
+// sinks for models that were not trained with a window.
 //
 // Source      Beltagy et al. 2020, arXiv:2004.05150 (sliding windows); Xiao et al. 2023,
 //             arXiv:2309.17453 (attention sinks)
@@ -32,7 +32,7 @@ namespace decant::inline v0::kv {
 // Move-only; a store that was moved from may only be destroyed or assigned to.
 //
 // Shape    memory is [layers][heads][panels]: those of the sink tokens, and behind them the ring,
-//          where they come round
+//          in which positions wrap around
 // Units    a window of W tokens is a token and the W - 1 before it; chunk is the most tokens of one
 //          step; the first `sink_tokens` tokens stay beside the window
 // Errors   std::invalid_argument, CacheFull (reserve), CannotRewind; std::bad_alloc from the
@@ -60,7 +60,7 @@ class Ring {
 
   // What a ring allocates, however long its sequence becomes.
   //
-  // Errors   std::invalid_argument where window or chunk is none, or sink_tokens is negative
+  // Errors   std::invalid_argument if window or chunk is not positive, or sink_tokens is negative
   static constexpr Index bytes_for(const Geometry& geometry, Index window, Index chunk,
                                    Index sink_tokens = 0) {
     expects(sink_tokens >= 0, "kv::Ring: ", sink_tokens, " sink tokens");
@@ -81,8 +81,7 @@ class Ring {
   // The first position at which the next token would still see its whole window.
   Position earliest_rewind() const noexcept { return begin_ == 0 ? 0 : begin_ + window_ - 1; }
 
-  // Room for `tokens` more; what lies a window and more before them may be written over from now
-  // on.
+  // Room for `tokens` more; rows a window or more before them may be overwritten from now on.
   //
   // Errors   CacheFull for more than a chunk, std::invalid_argument
   void reserve(Index tokens) {
@@ -140,7 +139,7 @@ class Ring {
     end_ = reserved_ = new_end;
   }
 
-  // What comes before `first` counts as written over: for slots that never held their rows.
+  // Positions before `first` count as overwritten: for slots that never held their rows.
   //
   // Errors   std::invalid_argument when `first` is not in [0, end()]
   void drop_before(Position first) {
@@ -170,7 +169,7 @@ class Ring {
   }
 
  private:
-  // A window and a chunk, however they lie across panels.
+  // Panels for a window and a chunk, at any alignment.
   static constexpr Index panels_for(Index window, Index chunk) {
     expects(window > 0 && chunk > 0, "kv::Ring: a window of ", window, " tokens and a chunk of ",
             chunk);
@@ -195,8 +194,8 @@ class Ring {
   Geometry geometry_;
   PanelLayout<K, V> layout_;
   Index window_, chunk_, sink_tokens_;
-  Index sink_panels_, panels_;  // panels_ come round
-  Position begin_ = 0;          // of what was not written over
+  Index sink_panels_, panels_;  // panels_ wrap around
+  Position begin_ = 0;          // of the rows not overwritten
   Position end_ = 0;
   Position reserved_ = 0;  // how far slots may be written: end_, or beyond
   Buffer<std::byte> memory_;

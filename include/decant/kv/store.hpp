@@ -16,7 +16,7 @@
 
 namespace decant::inline v0::kv {
 
-// Consecutive panels of one layer and head: where attention reads.
+// Consecutive panels of one layer and head, as attention reads them.
 //
 // Shape    tokens / 16 panels, one behind the other, of `panel_bytes` each (kv/panel.hpp)
 // Units    first and tokens count tokens and are multiples of 16
@@ -34,7 +34,7 @@ struct PanelSpan {
   }
 };
 
-// In the debug mode, makes the rows of some slots what is no number.
+// In debug mode, fills the rows of some slots with NaN.
 template <class S>
 void spoil([[maybe_unused]] S& store, [[maybe_unused]] const Range& slots) noexcept {
   if constexpr (kDebugStores) {
@@ -50,19 +50,17 @@ void spoil([[maybe_unused]] S& store, [[maybe_unused]] const Range& slots) noexc
   }
 }
 
-// Keys and values of one sequence. Rows are put into slots that reserve() found room for, and
-// count as held once they are published; [begin(layer), end()) is what is held, and of [0,
-// sink_tokens()) what is published.
+// Keys and values of one sequence. Rows are put into slots that reserve() made room for, and are
+// held once they are published: positions [begin(layer), end()), and those of [0, sink_tokens()).
 //
 // Laws     put(position) is allowed for positions in [end(), end() + reserved)
 //          put does not throw; puts of different (layer, head, position) may run at once
 //          panel(layer, head, position) is where put() writes it, slot position % 16 of a panel
 //          publish(n) of reserved rows moves end() by n and does not throw
-//          rewind(p), for p in [earliest_rewind(), end()], moves end() to p and gives back what
-//          was reserved and not published
-//          a row may look back window(layer) tokens, itself counted, or to the first where that
-//          is 0
-//          reserve(n) is for n up to chunk(), and that for as many as there is room
+//          rewind(p), for p in [earliest_rewind(), end()], moves end() to p and releases reserved
+//          slots that were not published
+//          a row may see window(layer) tokens, itself included, or all of them if that is 0
+//          reserve(n) is for n up to chunk(), and chunk() for as many as there is room for
 //          panel_spans(layer, head) ascend and cover every position held or put
 template <class S>
 concept Store = requires(S& store, const S& view, Index n, Position at, std::span<const float> row,
