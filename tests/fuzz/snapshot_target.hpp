@@ -36,11 +36,11 @@ void with_pool(const kv::Geometry& geometry, codec::Type keys, codec::Type value
                F&& f) {
   const std::vector<Index> extents = {geometry.layers, geometry.heads, geometry.key_dim,
                                       geometry.value_dim, tokens + 1};
-  double values = 1;
-  for (Index extent : extents) values *= static_cast<double>(extent);
-  if (values > 1e5) return;
+  double elements = 1;
+  for (Index extent : extents) elements *= static_cast<double>(extent);
+  if (elements > 1e5) return;
   codec::visit_cache(keys, [&]<class K>(K) {
-    if (values == K::kType) {  // every pair of formats would take a compiler long
+    if (elements == K::kType) {  // every pair of formats would take a compiler long
       kv::PagePool<K> pool(geometry, tokens / 16 + 40, 16);
       f(pool);
     }
