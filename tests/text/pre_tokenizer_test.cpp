@@ -25,13 +25,14 @@ using trial::split_at;
 
 using Texts = std::vector<std::string>;
 
-PreTokenizer read(const Json& component) {
+PreTokenizer pre_tokenizer_of(const Json& component) {
   return PreTokenizer::read(JsonObject(component, "tokenizer.json", "pre_tokenizer"));
 }
 
 Texts pieces(const Json& component, std::string_view text, bool opens = true) {
   Texts texts;
-  for (const text::detail::Piece& piece : read(component)(text, opens)) texts.push_back(piece.text);
+  for (const text::detail::Piece& piece : pre_tokenizer_of(component)(text, opens))
+    texts.push_back(piece.text);
   return texts;
 }
 
@@ -41,7 +42,7 @@ struct Case {
 };
 
 void expect_all(const Json& component, const std::vector<Case>& cases) {
-  const PreTokenizer cut = read(component);
+  const PreTokenizer cut = pre_tokenizer_of(component);
   for (const Case& each : cases) {
     Texts texts;
     for (const text::detail::Piece& piece : cut(each.text, true)) texts.push_back(piece.text);
@@ -179,7 +180,8 @@ TEST(PreTokenizer, ReadsMetaspaceOfBeforePrependSchemes) {
   old["add_prefix_space"] = false;
   EXPECT_EQ(pieces(old, "a b"), (Texts{"a", "_b"}));
   old["prepend_scheme"] = "first";
-  EXPECT_TRUE(refuses([&] { read(old); }, {"pre_tokenizer.prepend_scheme", "contradicts"}));
+  EXPECT_TRUE(
+      refuses([&] { pre_tokenizer_of(old); }, {"pre_tokenizer.prepend_scheme", "contradicts"}));
 }
 
 TEST(PreTokenizer, AppliesASequenceToEveryPiece) {
@@ -199,7 +201,7 @@ TEST(PreTokenizer, GivesNoPieceForNoText) {
 
 TEST(PreTokenizer, RefusesWhatItDoesNotKnowByName) {
   const auto refused = [](const Json& component, std::initializer_list<std::string_view> parts) {
-    return refuses([&] { read(component); }, parts);
+    return refuses([&] { pre_tokenizer_of(component); }, parts);
   };
   EXPECT_TRUE(refused({{"type", "UnicodeScripts"}}, {"pre_tokenizer.type", "UnicodeScripts"}));
   EXPECT_TRUE(refused(Json::object(), {"pre_tokenizer.type is absent"}));
@@ -219,7 +221,7 @@ TEST(PreTokenizer, RefusesWhatItDoesNotKnowByName) {
 TEST(PreTokenizer, GivesUpOnAnExpressionThatBacktracksForEver) {
   const std::string text = std::string(40, 'a') + "!";
   for (const char* expression : {"(a+)+$", "(a|aa)+$", "(.*a){20}x"}) {
-    const PreTokenizer cut = read(split_at("Regex", expression));
+    const PreTokenizer cut = pre_tokenizer_of(split_at("Regex", expression));
     EXPECT_TRUE(refuses([&] { cut(text, true); }, {"pre_tokenizer.pattern.Regex", "budget"}))
         << expression;
   }
@@ -230,7 +232,7 @@ TEST(PreTokenizer, TakesAMillionCharactersOfOneKind) {
   const std::string letters(1'000'000, 'a');
   for (const auto expression :
        {text::detail::kGpt2Expression, trial::kLlama3Expression, trial::kQwen2Expression}) {
-    const PreTokenizer cut = read(split_at("Regex", expression));
+    const PreTokenizer cut = pre_tokenizer_of(split_at("Regex", expression));
     EXPECT_EQ(cut(spaces, true).size(), 1u);
     EXPECT_EQ(cut(letters, true).size(), 1u);
     EXPECT_EQ(cut(spaces + "a", true).size(), 2u);
