@@ -1,4 +1,4 @@
-// The optional component: a folder that is not there is refused by name.
+// The optional component io: a missing folder is refused by name.
 #include <decant/text/tokenizer.hpp>
 
 #include <cstdio>

@@ -1,4 +1,4 @@
-// A store may be large, so it moves; a copy would be hidden.
+// Stores are move-only: the copy of a large one would be a hidden cost.
 #include <decant/codec/plain.hpp>
 #include <decant/kv/contiguous.hpp>
 

@@ -1,4 +1,4 @@
-// Arithmetic that may be reordered is refused at the first include.
+// Compiler options that allow reordered arithmetic are refused at the first include.
 #include <decant/core/config.hpp>
 
 int main() {}

@@ -1,4 +1,4 @@
-// A store takes only a type that answers everything a codec must.
+// A store refuses a type that is not a complete codec.
 #include <decant/codec/plain.hpp>
 #include <decant/kv/contiguous.hpp>
 

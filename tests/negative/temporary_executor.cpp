@@ -1,4 +1,4 @@
-// A workspace borrows its executor, so a pool that dies with the statement is refused.
+// A workspace borrows its executor, so a temporary thread pool is refused.
 #include <decant/core/thread_pool.hpp>
 #include <decant/model/workspace.hpp>
 

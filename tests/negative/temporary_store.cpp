@@ -1,4 +1,4 @@
-// A batch borrows its stores, so one that dies with the statement is refused.
+// A batch borrows its stores, so a temporary one is refused.
 #include <decant/codec/plain.hpp>
 #include <decant/kv/contiguous.hpp>
 #include <decant/model/batch.hpp>

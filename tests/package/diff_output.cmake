@@ -1,4 +1,5 @@
-# cmake -DEXPECTED=file -P diff_output.cmake -- command...: its standard output is that file.
+# cmake -DEXPECTED=file -P diff_output.cmake -- command...: the command's standard output must
+# equal that file.
 math(EXPR last "${CMAKE_ARGC} - 1")
 foreach(i RANGE ${last})
   if(seen)

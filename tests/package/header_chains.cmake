@@ -1,7 +1,6 @@
-# decant_header_chains(target): every public header is compiled, first in its source or behind headers
-# that it includes itself, directly or not. Those cannot hide what it lacks, and a chain of them takes
-# the compiler no longer than the last one alone, which CMake's own verification of header sets takes
-# for each.
+# decant_header_chains(target): compiles every public header, either first in a source or only after
+# headers that it includes itself, which cannot hide a missing include. A chain of headers compiles as
+# fast as the last one alone; CMake's own verification of header sets would compile each separately.
 function(decant_reach header)
   get_property(known GLOBAL PROPERTY decant_reached_${header} SET)
   if(known)

@@ -1,4 +1,4 @@
-// The other of the two; see two_units_a.cpp.
+// The second translation unit; see two_units_a.cpp.
 #include <decant/decant.hpp>
 #include <decant/io.hpp>
 
