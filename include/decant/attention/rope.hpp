@@ -1,8 +1,8 @@
-// decant/attention/rope.hpp - rotary positions: which pairs turn, how fast, and the turning.
+// decant/attention/rope.hpp - rotary position embeddings: pairs of dimensions, angles, rotation.
 //
-// A pair (a, b) of a query or key at position p is turned by the angle p * frequency. Keys are
-// turned once, before they are stored. Angles are computed in double and rounded once, as cosine
-// and sine, so that a far position is as exact as a near one.
+// A rotary pair (a, b) of dimensions of a query or key at position p is rotated by p * frequency.
+// Keys are rotated once, before they are stored. Angles are computed in double and rounded once, as
+// cosine and sine, so that a far position is as exact as a near one.
 //
 // Source      Su et al. 2021, "RoFormer", arXiv:2104.09864; the llama3 rule is that of
 //             Llama 3.1's published `apply_scaling`
@@ -19,7 +19,7 @@
 
 namespace decant::inline v0::attention {
 
-// Half-split turns (i, i + rotary_dim / 2), interleaved turns (2i, 2i + 1). Checkpoints in
+// Half-split pairs (i, i + rotary_dim / 2), interleaved pairs (2i, 2i + 1). Checkpoints in
 // Hugging Face layout are half-split.
 enum class Pairing { half_split, interleaved };
 
@@ -34,7 +34,8 @@ struct LinearScaling {
   friend bool operator==(const LinearScaling&, const LinearScaling&) = default;
 };
 
-// Long wavelengths divided by `factor`, short ones kept, those between blended.
+// Frequencies of long wavelengths divided by `factor`, of short ones unchanged, between them
+// blended.
 struct Llama3Scaling {
   double factor = 8.0;
   double low_frequency_factor = 1.0;
@@ -47,18 +48,18 @@ struct Llama3Scaling {
 using Scaling = std::variant<Unscaled, LinearScaling, Llama3Scaling>;
 
 struct Rope {
-  Index rotary_dim = 0;  // leading numbers of a head that turn; 0 means the whole head
+  Index rotary_dim = 0;  // leading dimensions that are rotated; 0 means all of a head
   double theta = 10000.0;
   Pairing pairing = Pairing::half_split;
   Scaling scaling = Unscaled{};
 
-  // How many numbers of a head are turned.
+  // How many dimensions of a head are rotated.
   Index dim(Index head_dim) const noexcept { return rotary_dim == 0 ? head_dim : rotary_dim; }
 
   friend bool operator==(const Rope&, const Rope&) = default;
 };
 
-// Refuses what cannot be turned.
+// Refuses invalid rotations.
 //
 // Errors   std::invalid_argument naming the field and its value
 inline void check(const Rope& rope, Index head_dim) {
@@ -90,16 +91,16 @@ inline double scaled(double frequency, const LinearScaling& scaling) {
 inline double scaled(double frequency, const Llama3Scaling& scaling) {
   constexpr double kTurn = 6.283185307179586;
   const double turns = scaling.original_positions * frequency / kTurn;  // in the trained length
-  const double kept = (turns - scaling.low_frequency_factor) /
-                      (scaling.high_frequency_factor - scaling.low_frequency_factor);
-  if (kept >= 1) return frequency;
-  if (kept <= 0) return frequency / scaling.factor;
-  return std::fma(kept, frequency, (1 - kept) * frequency / scaling.factor);
+  const double weight = (turns - scaling.low_frequency_factor) /
+                        (scaling.high_frequency_factor - scaling.low_frequency_factor);
+  if (weight >= 1) return frequency;
+  if (weight <= 0) return frequency / scaling.factor;
+  return std::fma(weight, frequency, (1 - weight) * frequency / scaling.factor);
 }
 
 }  // namespace detail
 
-// The angle per position of each pair.
+// The angle per position of each rotary pair.
 //
 // Shape    [rotary_dim / 2]; the exponent's denominator is rotary_dim, not the head
 // Units    radians per token
@@ -117,7 +118,7 @@ inline std::vector<double> frequencies(const Rope& rope, Index head_dim) {
   return result;
 }
 
-// Cosine and sine of every pair at one position.
+// Cosine and sine of every rotary pair at one position.
 //
 // Shape    cosines and sines are [frequencies.size()]
 inline void angles(Position position, std::span<const double> frequencies, std::span<float> cosines,
@@ -129,10 +130,10 @@ inline void angles(Position position, std::span<const double> frequencies, std::
   }
 }
 
-// Turns the leading 2 * cosines.size() numbers of one head in place; the rest stays untouched.
+// Rotates the leading 2 * cosines.size() elements of one head in place; the rest is unchanged.
 //
 // Shape    head is [head_dim]; cosines and sines are [rotary_dim / 2]
-// Errors   std::invalid_argument when the head is shorter than what turns
+// Errors   std::invalid_argument if the head is shorter than what is rotated
 inline void rotate(std::span<float> head, std::span<const float> cosines,
                    std::span<const float> sines, Pairing pairing) {
   const std::size_t pairs = cosines.size();
@@ -144,9 +145,9 @@ inline void rotate(std::span<float> head, std::span<const float> cosines,
   for (std::size_t pair = 0; pair < pairs; ++pair) {
     float& a = head[pair * step];
     float& b = head[pair * step + partner];
-    const float turned = std::fma(a, cosines[pair], -(b * sines[pair]));
+    const float rotated = std::fma(a, cosines[pair], -(b * sines[pair]));
     b = std::fma(a, sines[pair], b * cosines[pair]);
-    a = turned;
+    a = rotated;
   }
 }
 

@@ -1,13 +1,13 @@
-// decant/model/context_shift.hpp - a sequence without some tokens in its middle.
+// decant/model/context_shift.hpp - context shift: removing a range of tokens from a sequence.
 //
-// Where a conversation outgrows its model, what was said long ago is cut out and the rest moves up.
-// A key is turned by its position, so it is turned back by as much as it moves; turning composes,
-// and leaves lengths as they are. What remains was computed while the removed tokens were seen, so
-// this is an approximation: exact for the first layer, and for the others as good as what was
-// removed mattered little. Stores that drop tokens by themselves have no gap to close.
+// If a conversation outgrows its model, old tokens are removed and later ones move up. A key is
+// rotated by its position, so it is rotated back by the distance that it moves. What remains was
+// computed while the removed tokens were seen, so this is an approximation: exact for the first
+// layer, and for the others as good as the removed tokens mattered little. Stores with a window
+// drop old tokens by themselves and need no shift.
 //
 // Source      llama.cpp calls it context shift; Su et al. 2021, arXiv:2104.09864 (rotations add)
-// Tested by   tests/model/close_gap_test.cpp
+// Tested by   tests/model/context_shift_test.cpp
 #pragma once
 
 #include <decant/attention/rope.hpp>
@@ -29,7 +29,7 @@ namespace decant::inline v0::model {
 
 namespace detail {
 
-// Puts the rows behind the gap where they stand without it. `from` and `to` may be one store.
+// Moves the rows behind the gap to their new positions. `from` and `to` may be one store.
 template <kv::Store S>
 void move_up(const Config& config, const S& from, S& to, const Range& gap, Position end) {
   const std::vector<double> frequencies = attention::frequencies(*config.rope, config.key_dim);
@@ -52,7 +52,7 @@ template <kv::Store S>
 void check_removed(const Config& config, const S& store, const Range& gap) {
   check(config, store, "model::context_shift");
   expects(config.rope.has_value(),
-          "model::context_shift: positions are learned, and cannot be turned");
+          "model::context_shift: positions are learned, and cannot be rotated");
   expects(gap.begin >= 0 && gap.begin <= gap.end && gap.end <= store.end(),
           "model::context_shift: [", gap.begin, ", ", gap.end, ") of ", store.end(), " tokens");
 }
@@ -67,12 +67,12 @@ void close_in_place(const Config& config, S& store, const Range& gap) {
 
 }  // namespace detail
 
-// Removes the positions of `gap` from a store and closes it: what stood at gap.end stands at
-// gap.begin then. Keys are widened, turned and rounded again, in the store's format.
+// Removes the positions of `gap` from a store; the row at gap.end moves to gap.begin. Keys are
+// widened, rotated and rounded again, in the store's format.
 //
 // Errors   std::invalid_argument (a gap that is not held, another model's store, learned
 //          positions), std::bad_alloc; nothing changed then
-// Cost     every number behind the gap is read and written once
+// Cost     every element behind the gap is read and written once
 // Threads  the store belongs to the call
 template <codec::Codec K, codec::Codec V>
 void context_shift(const Config& config, kv::Contiguous<K, V>& store, const Range& gap) {
@@ -80,10 +80,9 @@ void context_shift(const Config& config, kv::Contiguous<K, V>& store, const Rang
   detail::close_in_place(config, store, gap);
 }
 
-// The same in pages. Those that others see are left alone, and what is behind gap.begin goes into
-// free ones then.
+// The same in pages. Shared pages stay as they are; rows behind gap.begin then go into free pages.
 //
-// Errors   as above, and CacheFull where those are too few; nothing changed then
+// Errors   as above, and CacheFull if there are too few; nothing changed then
 template <codec::Codec K, codec::Codec V>
 void context_shift(const Config& config, kv::Paged<K, V>& store, const Range& gap) {
   detail::check_removed(config, store, gap);

@@ -1,9 +1,9 @@
-// decant/model/cost.hpp - what a step costs, by arithmetic, before anybody runs it.
+// decant/model/cost.hpp - the cost of a step, computed before it runs.
 //
 // A step reads every weight once, and the keys and values that its rows see; it computes two flops
-// for each weight and row, and for each number of a key and a value that a query head looks at. The
-// longer of the two, at what a machine can do, is the least that it takes: a few rows wait for
-// memory, many for arithmetic.
+// for each weight and row, and for each element of a key and a value that a query head sees. The
+// longer of the two, at a machine's bandwidth and arithmetic, is the least time of the step: few
+// rows wait for memory, many for arithmetic.
 //
 // Source      kipply 2022, "Transformer inference arithmetic"
 // Tested by   tests/model/cost_test.cpp, against what steps count
@@ -20,7 +20,7 @@
 
 namespace decant::inline v0::model {
 
-// What a machine does at best, as measured: a plain read, and multiply-adds in registers.
+// The bounds of a machine, as measured: a plain read, and multiply-adds in registers.
 //
 // Units    per second, of all threads together; a multiply-add is two flops
 struct Machine {
@@ -36,7 +36,7 @@ inline double least_seconds(const Work& work, const Machine& machine) noexcept {
 // Units    weight_bytes: of all matrices, as they are stored (model/weights.hpp counts those of a
 //          model); token_bytes: of the keys and values of one token in all layers, as
 //          kv::Geometry::payload_bytes() says
-// Errors   std::invalid_argument where one of them is no positive number, and as check()
+// Errors   std::invalid_argument if one of them is not positive, and as check()
 class Cost {
  public:
   Cost(const Config& config, double weight_bytes, double token_bytes)
@@ -48,12 +48,12 @@ class Cost {
             " bytes");
   }
 
-  // Weights that multiply every row, and those that multiply the rows whose logits are wanted.
+  // Weights that multiply every row, and those that multiply the rows whose logits are needed.
   double layer_weights() const noexcept {
-    const double width = number(config_.hidden_size);
+    const double inputs = number(config_.hidden_size);
     const double attention = number(config_.qkv_size()) + number(config_.heads * config_.value_dim);
     const double inner = number(config_.up_size()) + number(config_.intermediate_size);
-    return number(config_.layers) * width * (attention + inner);
+    return number(config_.layers) * inputs * (attention + inner);
   }
   double output_weights() const noexcept {
     return number(config_.vocabulary) * number(config_.hidden_size);
@@ -66,7 +66,7 @@ class Cost {
     Work work = {weight_bytes_, 2 * (number(rows) * layer_weights() + output_weights())};
     for (Index layer = 0; layer < config_.layers; ++layer) {
       work.bytes += layer_bytes() * number(seen(layer, cached, rows));
-      work.flops += look_flops() * pairs(layer, cached, rows);
+      work.flops += look_flops() * keys_seen(layer, cached, rows);
     }
     return work;
   }
@@ -84,8 +84,8 @@ class Cost {
     return work;
   }
 
-  // From how many sequences on a decoding step waits for arithmetic and not for memory; infinity
-  // where their keys and values alone take longer to read than they take to compute with.
+  // From how many sequences on a decoding step waits for arithmetic and not for memory; infinity if
+  // reading their keys and values alone takes longer than computing with them.
   double compute_bound_sequences(Index context, const Machine& machine) const {
     const Work one = decode(1, context);
     const double reading = (one.bytes - weight_bytes_) / machine.bytes_per_second;
@@ -112,8 +112,8 @@ class Cost {
     const Position window = config_.window(layer);
     return window == 0 ? cached + rows : std::min(cached + rows, window - 1 + rows);
   }
-  // Keys that they see, added up.
-  double pairs(Index layer, Index cached, Index rows) const noexcept {
+  // The sum of the keys that each of these rows sees.
+  double keys_seen(Index layer, Index cached, Index rows) const noexcept {
     const Position window = config_.window(layer);
     const auto up_to = [](double n) { return n * (n + 1) / 2; };
     const double all = up_to(number(cached + rows)) - up_to(number(cached));

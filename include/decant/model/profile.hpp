@@ -1,8 +1,8 @@
-// decant/model/profile.hpp - where the time of steps goes, by kind of operation.
+// decant/model/profile.hpp - the time of steps by kind of operation.
 //
-// A workspace that is given a Profile notes for every operation how long the calling thread was in
-// it, what it read and wrote, and how much it computed; set against the machine's bounds that says
-// what is left to gain. Without one a step looks at a null pointer some ten times a layer.
+// A workspace with a Profile records for every operation the time of the calling thread, the bytes
+// read and written and the flops; beside the machine's bounds that shows what is left to gain.
+// Without one a step checks a null pointer some ten times a layer.
 //
 // Tested by   tests/model/profile_test.cpp
 #pragma once
@@ -30,7 +30,7 @@ constexpr std::string_view name(Operation operation) noexcept {
   return kNames[static_cast<std::size_t>(operation)];
 }
 
-// Units    bytes from and to memory if no cache held any; flops count a multiply-add as two
+// Units    bytes from and to memory if processor caches held none; a multiply-add is two flops
 struct Work {
   double bytes = 0;
   double flops = 0;
@@ -66,7 +66,7 @@ class Profile {
   std::array<Entry, kOperations.size()> entries_{};
 };
 
-// Runs `operate`; where there is a profile, its time and work() are added to it.
+// Runs `operate`; if there is a profile, adds its time and work().
 template <class F, class W>
 void profiled(Profile* profile, Operation operation, W&& work, F&& operate) {
   if (profile == nullptr) return operate();
@@ -77,8 +77,8 @@ void profiled(Profile* profile, Operation operation, W&& work, F&& operate) {
   profile->add(operation, took.count(), work());
 }
 
-// Passes everything on to another executor and notes how long the calling thread had no piece to
-// run: what work that is spread unevenly, and waking and joining, cost.
+// Forwards to another executor and records how long the calling thread had no piece to run: the
+// cost of unevenly spread work, of waking and of joining.
 //
 // Threads  one parallel_for at a time; what it borrows must outlive it
 class WaitingExecutor final : public Executor {

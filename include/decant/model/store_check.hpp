@@ -1,4 +1,4 @@
-// decant/model/store_check.hpp - whether a store can hold what a model's layers look back to.
+// decant/model/store_check.hpp - whether a store holds all tokens that a model's layers see.
 //
 // Tested by   tests/law/stores_test.cpp, tests/decoding/generate_limits_test.cpp
 #pragma once
@@ -12,8 +12,8 @@
 
 namespace decant::inline v0::model {
 
-// Refuses a store of another shape, and one that drops tokens which a layer still sees, in the name
-// of `who`.
+// Refuses a store of another shape, and one that drops tokens which a layer still sees; the
+// sentence begins with `who`.
 //
 // Errors   std::invalid_argument
 template <kv::Store S>
@@ -22,11 +22,11 @@ void check(const Config& config, const S& store, std::string_view who) {
   for (Index layer = 0; layer < config.layers; ++layer) {
     const Index held = store.window(layer);
     const Position window = config.window(layer);
-    expects(held == 0 || (window > 0 && window <= held), who, ": a store that keeps a window of ",
+    expects(held == 0 || (window > 0 && window <= held), who, ": a store that holds a window of ",
             held, " tokens, for layer ", layer, ", which looks back ",
             window == 0 ? "to the first" : "further");
     expects(held == 0 || store.sink_tokens() >= config.sink_tokens, who,
-            ": a store that keeps the first ", store.sink_tokens(),
+            ": a store that holds the first ", store.sink_tokens(),
             " tokens, for a model that sees ", config.sink_tokens);
   }
 }
