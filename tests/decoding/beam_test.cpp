@@ -273,7 +273,7 @@ TEST(BeamAnswers, AreBeatenByWhatCanStillBecomeOfABeam) {
   EXPECT_FALSE(goes_on(1, EarlyStopping::yes));
 }
 
-TEST(BeamAnswers, KeepTheBest) {
+TEST(BeamAnswers, AreTheBest) {
   const BeamOptions options = {.beams = 2};
   detail::Answers answers(options);
   answers.add({1}, -3, 1, true);

@@ -138,7 +138,7 @@ TEST(Refusals, AWorkspaceOfAnotherConfiguration) {
   EXPECT_EQ(bench.store.end(), 3);  // not even rewound
 }
 
-TEST(Room, APromptLongerThanTheStoreNamesBothNumbers) {
+TEST(Room, APromptLongerThanTheStoreNamesBothLengths) {
   const std::vector<std::pair<Index, Index>> sizes = {{64, 128}, {100, 200}, {64, 65}};
   for (const auto& [capacity, size] : sizes) {
     LimitsBench bench(capacity);
@@ -186,7 +186,7 @@ TEST(Room, LearnedPositionsEndARunToo) {
   EXPECT_EQ(store.end(), 8);
 }
 
-TEST(Room, APromptLongerThanLearnedPositionsNamesBothNumbers) {
+TEST(Room, APromptLongerThanLearnedPositionsNamesBothLengths) {
   const model::Decoder decoder = reference::reciting_decoder(Tokens(8, 1), 12);
   Store store(decoder.config().geometry(), 32);
   model::Workspace workspace(decoder.config(), {});

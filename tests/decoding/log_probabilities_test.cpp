@@ -28,7 +28,7 @@ TEST(LogProbabilities, OfEqualLogitsGoByTheLowerId) {
   EXPECT_EQ(found.top[1].token, 2);
 }
 
-TEST(LogProbabilities, KeepMemoryForWhatWasAskedForAlone) {
+TEST(LogProbabilities, TakeMemoryOnlyForWhatWasAskedFor) {
   const std::vector<float> logits(5000, 1.0f);
   EXPECT_LE(log_probabilities(logits, 7, 3).top.capacity(), 3u);
   EXPECT_EQ(log_probabilities(logits, 7, 0).top.capacity(), 0u);

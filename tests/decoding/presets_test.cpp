@@ -1,4 +1,4 @@
-// The same numbers under the orders of several engines.
+// The same logits under the filter orders of several engines.
 #include <decant/decoding/sampler.hpp>
 
 #include <gtest/gtest.h>

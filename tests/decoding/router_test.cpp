@@ -1,5 +1,5 @@
-// tests/decoding/router_test.cpp - prompts go where they are done first, and where that is a tie,
-// always to the same replica.
+// tests/decoding/router_test.cpp - prompts go to the replica that finishes them first; ties
+// always go to the same one.
 #include <decant/core/random.hpp>
 #include <decant/decoding/router.hpp>
 
@@ -29,37 +29,37 @@ using Tokens = std::vector<Token>;
 constexpr Index kPage = 16;
 constexpr Index kLargest = std::numeric_limits<Index>::max();
 
-// A replica that keeps the beginning of tokens_from(0, ...).
-Replica keeping(Index tokens, Index waiting = 0, Index running = 0) {
+// A replica that has cached the first tokens of tokens_from(0, ...).
+Replica caching(Index tokens, Index waiting = 0, Index running = 0) {
   Replica replica = {
       .prefixes = PrefixSummary(kPage), .waiting_tokens = waiting, .running_tokens = running};
   replica.prefixes.insert({}, tokens_from(0, tokens));
   return replica;
 }
 
-TEST(Route, GoesWhereTheMostIsKept) {
-  const std::vector<Replica> replicas = {keeping(32), keeping(64), keeping(0), keeping(48)};
+TEST(Route, GoesWhereTheMostIsCached) {
+  const std::vector<Replica> replicas = {caching(32), caching(64), caching(0), caching(48)};
   EXPECT_EQ(route({}, tokens_from(0, 100), replicas), (Route{1, 64, 36}));
   EXPECT_EQ(route({}, tokens_from(0, 64), replicas), (Route{1, 63, 1}));  // the last is computed
   EXPECT_EQ(route({}, tokens_from(0, 60), replicas), (Route{1, 48, 12}));
   EXPECT_EQ(route({}, tokens_from(7, 60), replicas), (Route{0, 0, 60}));
 }
 
-TEST(Route, WeighsWhatIsKeptAgainstWork) {
+TEST(Route, WeighsCachedTokensAgainstWork) {
   const Tokens prompt = tokens_from(0, 100);
   for (Index ahead : {47, 48, 49}) {
     for (const Index waiting : {Index{0}, ahead / 2, ahead}) {
-      const std::vector<Replica> replicas = {keeping(0, 5, 6),
-                                             keeping(48, 5 + waiting, 6 + ahead - waiting)};
+      const std::vector<Replica> replicas = {caching(0, 5, 6),
+                                             caching(48, 5 + waiting, 6 + ahead - waiting)};
       const Index chosen = route({}, prompt, replicas).replica;
       EXPECT_EQ(chosen, ahead < 48 ? 1 : 0) << ahead << " tokens ahead, " << waiting << " waiting";
     }
   }
 }
 
-TEST(Route, OfATieIsTheOneThatHasComputedLessThenTheFirst) {
-  std::vector<Replica> replicas = {keeping(16, 30), keeping(32, 46), keeping(0, 14),
-                                   keeping(0, 15)};
+TEST(Route, OfATieIsTheOneThatHasComputedLessOrElseTheFirst) {
+  std::vector<Replica> replicas = {caching(16, 30), caching(32, 46), caching(0, 14),
+                                   caching(0, 15)};
   const Tokens prompt = tokens_from(0, 40);
   EXPECT_EQ(route({}, prompt, replicas), (Route{0, 16, 24}));
   replicas[0].computed_tokens = 9;
@@ -74,9 +74,9 @@ TEST(Route, OfATieIsTheOneThatHasComputedLessThenTheFirst) {
   EXPECT_EQ(route({}, prompt, replicas), (Route{3, 0, 40}));
 }
 
-TEST(Route, PassesOverWhoIsTooFarAhead) {
+TEST(Route, PassesOverReplicasTooFarAhead) {
   const Tokens prompt = tokens_from(0, 1000);
-  std::vector<Replica> replicas = {keeping(0, 50), keeping(960, 150, 100)};
+  std::vector<Replica> replicas = {caching(0, 50), caching(960, 150, 100)};
   EXPECT_EQ(route({}, prompt, replicas).replica, 1);
   EXPECT_EQ(route({}, prompt, replicas, {.max_imbalance = 200}).replica, 1);
   EXPECT_EQ(route({}, prompt, replicas, {.max_imbalance = 199}).replica, 0);
@@ -86,7 +86,7 @@ TEST(Route, PassesOverWhoIsTooFarAhead) {
   EXPECT_EQ(route({}, prompt, replicas, {.max_imbalance = 0}).replica, 0);
 }
 
-TEST(Route, KnowsWhosePromptItIs) {
+TEST(Route, TellsNamespacesApart) {
   std::vector<Replica> replicas(3, Replica{.prefixes = PrefixSummary(kPage)});
   const Tokens prompt = tokens_from(0, 40);
   const CacheNamespace tenants[] = {{1, 0, 5}, {1, 0, 6}, {1, 2, 5}};
@@ -97,7 +97,7 @@ TEST(Route, KnowsWhosePromptItIs) {
   EXPECT_EQ(route({2, 0, 5}, prompt, replicas), (Route{0, 0, 40}));
 }
 
-TEST(Route, TakesReplicasWithPagesOfTheirOwn) {
+TEST(Route, TakesReplicasWithPagesOfOtherSizes) {
   std::vector<Replica> replicas;
   for (Index page : {64, 16, 32, 16, 64}) {
     replicas.push_back({.prefixes = PrefixSummary(page)});
@@ -108,9 +108,9 @@ TEST(Route, TakesReplicasWithPagesOfTheirOwn) {
   EXPECT_EQ(route({}, tokens_from(0, 80), replicas), (Route{2, 32, 48}));
 }
 
-// Everybody sends the same beginning at once. It spreads to all replicas, and no one of them is
-// ever ahead of another by more than one prompt.
-TEST(Route, SpreadsABeginningThatEverybodyShares) {
+// All prompts share a prefix and come at once. They spread over all replicas, and none is ever
+// ahead of another by more than one prompt.
+TEST(Route, SpreadsAPrefixThatAllPromptsShare) {
   std::vector<Replica> replicas(4, Replica{.prefixes = PrefixSummary(kPage)});
   Tokens prompt = tokens_from(0, 1000);
   Index computed = 0;
@@ -128,7 +128,7 @@ TEST(Route, SpreadsABeginningThatEverybodyShares) {
   EXPECT_EQ(computed, 4 * 960 + 400 * 40);
 }
 
-// Slow and plain: every cost written down, the first of the least.
+// The rule, written plainly: all costs, then the first of the least.
 Index plain_choice(const CacheNamespace& space, const Tokens& prompt,
                    const std::vector<Replica>& replicas, Index max_imbalance) {
   const auto work = [](const Replica& r) { return r.waiting_tokens + r.running_tokens; };
@@ -144,7 +144,7 @@ Index plain_choice(const CacheNamespace& space, const Tokens& prompt,
   return std::ranges::min(bids).back();
 }
 
-TEST(Route, IsThatOfThePlainRuleAndKeepsItsBound) {
+TEST(Route, IsThatOfThePlainRuleAndWithinItsBound) {
   Index draws = 0;
   const auto draw = [&draws](Index below) {
     return static_cast<Index>(uniform(3, 1, draws++) * static_cast<double>(below));
@@ -152,7 +152,7 @@ TEST(Route, IsThatOfThePlainRuleAndKeepsItsBound) {
   for (int round = 0; round < 2000; ++round) {
     std::vector<Replica> replicas;
     for (Index at = 1 + draw(6); at > 0; --at) {
-      replicas.push_back(keeping(draw(10) * kPage, draw(4) * 16, draw(4) * 8));
+      replicas.push_back(caching(draw(10) * kPage, draw(4) * 16, draw(4) * 8));
       replicas.back().computed_tokens = draw(3);
     }
     const Tokens prompt = tokens_from(0, 1 + draw(160));
@@ -180,19 +180,19 @@ void refused(const std::string& what, const Tokens& prompt, const std::vector<Re
   }
 }
 
-TEST(Route, RefusesWhatMeansNothing) {
+TEST(Route, RefusesInvalidArguments) {
   const Tokens prompt = tokens_from(0, 20);
   refused("there are no replicas", prompt, {});
-  refused("the prompt is empty", {}, {keeping(0)});
-  refused("max_imbalance is -1", prompt, {keeping(0)}, -1);
-  refused("waiting_tokens of replica 1 is -5", prompt, {keeping(0), keeping(0, -5, 9)});
-  refused("running_tokens of replica 0 is -7", prompt, {keeping(0, 9, -7)});
-  Replica replica = keeping(0);
+  refused("the prompt is empty", {}, {caching(0)});
+  refused("max_imbalance is -1", prompt, {caching(0)}, -1);
+  refused("waiting_tokens of replica 1 is -5", prompt, {caching(0), caching(0, -5, 9)});
+  refused("running_tokens of replica 0 is -7", prompt, {caching(0, 9, -7)});
+  Replica replica = caching(0);
   replica.computed_tokens = -3;
-  refused("computed_tokens of replica 2 is -3", prompt, {keeping(0), keeping(0), replica});
-  refused("does not fit", prompt, {keeping(0, kLargest, 1)});
-  refused("does not fit", prompt, {keeping(0, kLargest - 19)});
-  EXPECT_EQ(route({}, prompt, std::vector{keeping(0, kLargest - 20)}).new_tokens, 20);
+  refused("computed_tokens of replica 2 is -3", prompt, {caching(0), caching(0), replica});
+  refused("does not fit", prompt, {caching(0, kLargest, 1)});
+  refused("does not fit", prompt, {caching(0, kLargest - 19)});
+  EXPECT_EQ(route({}, prompt, std::vector{caching(0, kLargest - 20)}).new_tokens, 20);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// tests/decoding/scheduler_end_test.cpp - how requests end that are taken back, fail, or come too
-// late.
+// tests/decoding/scheduler_end_test.cpp - how requests end that are cancelled, fail, or run out of
+// time.
 #include "decoding/scheduler_fixture.hpp"
 
 #include <decant/core/executor.hpp>
@@ -22,8 +22,8 @@ namespace {
 using namespace trial_requests;
 using SchedulerEnd = SchedulerTest;
 
-// What ended is told, though the step that ended it failed.
-TEST_F(SchedulerEnd, TellsLaterWhatAStepThatFailedHasEnded) {
+// The end of a request is reported by the next step if the step that ended it failed.
+TEST_F(SchedulerEnd, ReportsEndsOfAFailedStepInTheNext) {
   struct Failing final : Executor {
     bool fails = false;
     Index threads() const noexcept override { return 1; }
@@ -78,7 +78,7 @@ TEST_F(SchedulerEnd, CancelsAtAnyMoment) {
   EXPECT_EQ(bureau.pool().used_pages(), 0);
 }
 
-TEST_F(SchedulerEnd, EndsWhatTookTooLongOrWasStopped) {
+TEST_F(SchedulerEnd, EndsRequestsThatTakeTooLongOrAreStopped) {
   Bureau bureau(decoder_, 6, limits_);
   Request late = request(prompt(4, 1), 20);
   late.options.max_seconds = 0;
@@ -98,8 +98,8 @@ TEST_F(SchedulerEnd, EndsWhatTookTooLongOrWasStopped) {
   EXPECT_EQ(bureau.tokens(c).size(), 3u);
 }
 
-// Whatever a request's own functions do to it, its neighbour's text goes on.
-TEST_F(SchedulerEnd, FailsTheGuiltyAlone) {
+// If a request's own functions fail, only that request ends.
+TEST_F(SchedulerEnd, FailsOnlyTheRequestWhoseFunctionThrows) {
   const auto fails = [&](const auto& spoil) {
     Bureau bureau(decoder_, 12, limits_);
     const Request good = request(prompt(6, 1), 8);
@@ -133,8 +133,8 @@ TEST_F(SchedulerEnd, FailsTheGuiltyAlone) {
   EXPECT_THROW(std::rethrow_exception(none), NoCandidate);
 }
 
-// From a sink, a mask and a drafter: to submit and to cancel is all right, the rest is refused.
-TEST_F(SchedulerEnd, IsCalledByTheFunctionsOfItsRequests) {
+// Sinks, masks and drafters may submit and cancel requests; all other calls are refused.
+TEST_F(SchedulerEnd, MayBeCalledByTheFunctionsOfItsRequests) {
   const Request quiet = request(prompt(6, 1), 8);
   Request busy = quiet;
   Bureau bureau(decoder_, 12, limits_);
@@ -161,8 +161,9 @@ TEST_F(SchedulerEnd, IsCalledByTheFunctionsOfItsRequests) {
   for (RequestId id : born) EXPECT_EQ(bureau.tokens(id), alone(quiet));
 }
 
-// A token whose embedding is no number spoils the logits behind it, and nothing that others use.
-TEST_F(SchedulerEnd, KeepsBrokenNumbersToThemselves) {
+// A token whose embedding is NaN makes the logits after it NaN, and changes nothing of other
+// requests.
+TEST_F(SchedulerEnd, ConfinesNaNToItsOwnRequest) {
   reference::Model toy = reference::toy();
   for (double& number : toy.embedding.row(63)) number = trial::kNaN;
   const model::Decoder decoder(toy.config, reference::to_weights(toy));

@@ -1,5 +1,5 @@
-// tests/decoding/scheduler_fault_test.cpp - requests that are cancelled, refused and put off, and
-// memory that is not to be had: nothing is lost, and nobody waits for ever.
+// tests/decoding/scheduler_fault_test.cpp - requests that are cancelled, refused and preempted, and
+// failing allocations: nothing is lost, and no request waits for ever.
 #include "decoding/models.hpp"
 #include "law/allocations.hpp"
 #include "law/models.hpp"
@@ -31,7 +31,7 @@ namespace {
 using FaultPool = kv::PagePool<codec::F32>;
 using FaultTree = kv::PrefixTree<codec::F32>;
 
-// What a scheduler borrows.
+// A scheduler and what it borrows.
 struct House {
   explicit House(const model::Decoder& decoder)
       : workspace(decoder.config(), {.rows = 24, .logit_rows = 8, .sequences = 5}),
@@ -43,7 +43,7 @@ struct House {
   FaultTree tree;
 };
 
-// A number in [0, count).
+// An integer in [0, count).
 template <class Number = Index>
 Number below(std::mt19937& random, unsigned count) {
   return static_cast<Number>(random() % count);
@@ -59,7 +59,8 @@ Request some_request(const model::Config& config, std::mt19937& random) {
   return request;
 }
 
-// A run of requests with every kind of trouble. Fails allocations of steps and of submissions.
+// A run of requests with every kind of fault, failing allocations of steps and submissions
+// included.
 class Storm {
  public:
   Storm(const model::Decoder& decoder, Index requests)
@@ -89,14 +90,14 @@ class Storm {
     EXPECT_EQ(house_.pool.used_pages(), 0);
     EXPECT_EQ(house_.pool.free_pages() + house_.pool.cached_pages(), 9);
     EXPECT_EQ(house_.tree.pages(), house_.pool.cached_pages());
-    // It was a storm.
+    // Every kind of fault did happen.
     EXPECT_GT(refused_, requests_ / 100);
     EXPECT_GT(failed_steps_, requests_ / 100);
     EXPECT_GT(statistics.failed, requests_ / 1000);
     EXPECT_GT(statistics.preemptions, requests_ / 100);
     EXPECT_GT(reasons_.at(Reason::cancelled), requests_ / 100);
     EXPECT_GT(reasons_.at(Reason::length), requests_ / 2);
-    // Priority 0 waits while 30 steps of others come first; no one much longer.
+    // A request of priority 0 may wait for 30 steps of others, but not much longer.
     EXPECT_LT(longest_, 400);
   }
 
@@ -174,7 +175,7 @@ class Storm {
   std::map<Reason, Index> reasons_;
 };
 
-// DECANT_STORM_REQUESTS says how many, where it should be another number.
+// The environment variable DECANT_STORM_REQUESTS sets another count of requests.
 Index storm_requests() {
   const char* asked = std::getenv("DECANT_STORM_REQUESTS");
   if (asked != nullptr) return std::atol(asked);
@@ -188,9 +189,9 @@ TEST(SchedulerFault, LeavesNothingBehindAfterAStorm) {
   storm.check();
 }
 
-// The allocations of a short run fail one by one, wherever they are; the run goes on. Only what
-// fails while a token is taken may end a request.
-TEST(SchedulerFault, GoesOnWhereMemoryWasNotToBeHad) {
+// The allocations of a short run fail one by one; the run goes on. Only a failure while a token is
+// accepted may end a request.
+TEST(SchedulerFault, GoesOnAfterAnAllocationFails) {
   const model::Decoder decoder = reference::toy_decoder();
   const auto prompt = trial::random_tokens(decoder.config(), 30, 1);
   std::vector<Token> expected;
@@ -238,9 +239,9 @@ TEST(SchedulerFault, GoesOnWhereMemoryWasNotToBeHad) {
   EXPECT_GT(failed_requests, 0);
 }
 
-// Each allocation fails once, in whichever thread: what does not give its text fails, and runs no
-// further.
-TEST(ServiceFault, LosesNothingWhereMemoryIsNotToBeHad) {
+// Each allocation fails once, in whichever thread: a request that does not give its text fails, and
+// runs no further.
+TEST(ServiceFault, LosesNothingIfAnAllocationFails) {
   const model::Decoder decoder = reference::toy_decoder();
   House house(decoder);
   Request wanted = {.prompt = trial::random_tokens(decoder.config(), 8, 5),

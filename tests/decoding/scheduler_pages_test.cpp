@@ -1,4 +1,5 @@
-// tests/decoding/scheduler_pages_test.cpp - who runs, on which pages, and who is put off.
+// tests/decoding/scheduler_pages_test.cpp - which requests run, on which pages, and which are
+// preempted.
 #include "decoding/scheduler_fixture.hpp"
 
 #include <decant/kv/paged.hpp>
@@ -17,7 +18,7 @@ using namespace trial_requests;
 using SchedulerPages = SchedulerTest;
 
 // Of 34 tokens the 32 in whole pages, most of which are no prompt.
-TEST_F(SchedulerPages, KeepsTheTextOfWhomItPutsOff) {
+TEST_F(SchedulerPages, CachesTheTextOfPreemptedRequests) {
   Bureau bureau(decoder_, 8, limits_);
   const RequestId id = bureau.submit(request(prompt(10, 1), 30));
   for (int step = 0; step < 25; ++step) bureau.step();
@@ -29,7 +30,7 @@ TEST_F(SchedulerPages, KeepsTheTextOfWhomItPutsOff) {
 }
 
 // Four requests whose texts outgrow the pool together.
-TEST_F(SchedulerPages, PutsTheLastOffWherePagesRunOut) {
+TEST_F(SchedulerPages, PreemptsTheLastIfPagesRunOut) {
   for (bool shares : {false, true}) {
     Bureau bureau(decoder_, 6, limits_, {}, shares);
     std::vector<std::pair<RequestId, Request>> requests;
@@ -45,7 +46,7 @@ TEST_F(SchedulerPages, PutsTheLastOffWherePagesRunOut) {
   }
 }
 
-TEST_F(SchedulerPages, GivesUpGuessesBeforeAnybodysPages) {
+TEST_F(SchedulerPages, GivesUpDraftsBeforePagesOfAnyRequest) {
   Bureau bureau(decoder_, 3, limits_);
   Request guessing = request(prompt(10, 1), 10);
   guessing.drafter = [](const History&, Index most, Tokens& guesses) {
@@ -65,8 +66,8 @@ TEST_F(SchedulerPages, GivesUpGuessesBeforeAnybodysPages) {
   EXPECT_EQ(bureau.tokens(last), alone(request(prompt(10, 2), 6)));
 }
 
-// Whoever runs has room for its next page before another starts.
-TEST_F(SchedulerPages, StartsNobodyWhomTheNextTokenWouldPutOff) {
+// Running requests have room for their next page before another starts.
+TEST_F(SchedulerPages, StartsNoRequestThatTheNextTokenWouldPreempt) {
   Bureau bureau(decoder_, 4, limits_);
   for (unsigned seed = 1; seed <= 3; ++seed) bureau.submit(request(prompt(16, seed), 10));
   bureau.step();
@@ -75,7 +76,7 @@ TEST_F(SchedulerPages, StartsNobodyWhomTheNextTokenWouldPutOff) {
   EXPECT_EQ(bureau.scheduler().statistics().preemptions, 0);
 }
 
-TEST_F(SchedulerPages, TakesPagesOfTheLessImportant) {
+TEST_F(SchedulerPages, TakesPagesOfLowerPriority) {
   Bureau bureau(decoder_, 4, limits_);
   const RequestId low = bureau.submit(request(prompt(40, 1), 12, -1));
   bureau.step();
@@ -116,8 +117,8 @@ TEST_F(SchedulerPages, NeverUsesMorePagesThanItMay) {
   }
 }
 
-// Whoever guesses much beside somebody else takes pages that are free, and never one of theirs.
-TEST_F(SchedulerPages, TakesGuessesOnFreePagesAlone) {
+// Drafts take free pages only, never those of another request.
+TEST_F(SchedulerPages, TakesDraftsOnFreePagesOnly) {
   Request guessing = request(prompt(14, 1), 40);
   const Tokens expected = alone(guessing);
   Index asked = 0;
@@ -136,9 +137,8 @@ TEST_F(SchedulerPages, TakesGuessesOnFreePagesAlone) {
   EXPECT_EQ(bureau.scheduler().statistics().preemptions, 0);
 }
 
-// A more important request that would not fit beside those before it takes nothing from those
-// behind it.
-TEST_F(SchedulerPages, PutsNobodyOffInVain) {
+// A request of higher priority that would not fit in any case preempts no other.
+TEST_F(SchedulerPages, PreemptsNoneInVain) {
   Bureau bureau(decoder_, 8, {.rows = 128, .logit_rows = 4, .sequences = 4}, {}, false);
   const RequestId first = bureau.submit(request(prompt(60, 1), 20, 9));
   const RequestId last = bureau.submit(request(prompt(4, 2), 8, 0));
@@ -152,8 +152,8 @@ TEST_F(SchedulerPages, PutsNobodyOffInVain) {
   EXPECT_EQ(bureau.tokens(large), alone(request(prompt(60, 3), 20)));
 }
 
-// A page is in use by others than requests.
-TEST_F(SchedulerPages, EndsWithAFullCacheWhereOthersHoldThePages) {
+// Another user of the pool holds a page.
+TEST_F(SchedulerPages, EndsWithAFullCacheIfOthersUseThePages) {
   Bureau bureau(decoder_, 3, limits_);
   kv::Paged<codec::F32> guest(bureau.pool());
   guest.reserve(1);
@@ -167,8 +167,8 @@ TEST_F(SchedulerPages, EndsWithAFullCacheWhereOthersHoldThePages) {
   EXPECT_EQ(bureau.pool().used_pages(), 1);
 }
 
-// Pages are kept by a tree that the scheduler knows nothing of, and will not be had.
-TEST_F(SchedulerPages, EndsWithAFullCacheWhereOthersKeepThePages) {
+// Pages are cached by a tree that does not belong to the scheduler.
+TEST_F(SchedulerPages, EndsWithAFullCacheIfOthersCacheThePages) {
   for (bool shares : {false, true}) {
     Bureau bureau(decoder_, 4, limits_, {}, shares);
     Tree foreign(bureau.pool());
@@ -189,7 +189,7 @@ TEST_F(SchedulerPages, EndsWithAFullCacheWhereOthersKeepThePages) {
   }
 }
 
-TEST_F(SchedulerPages, RunsTheMoreImportantFirst) {
+TEST_F(SchedulerPages, RunsHigherPrioritiesFirst) {
   Bureau bureau(decoder_, 8, {.rows = 32, .logit_rows = 1, .sequences = 1});
   const RequestId low = bureau.submit(request(prompt(4, 1), 6, -1));
   bureau.step();
@@ -208,8 +208,8 @@ TEST_F(SchedulerPages, RunsTheMoreImportantFirst) {
   EXPECT_EQ(bureau.tokens(low), alone(request(prompt(4, 1), 6)));
 }
 
-// One place, and every step a more important request.
-TEST_F(SchedulerPages, LetsNobodyWaitForEver) {
+// One running sequence at most, and a request of higher priority at every step.
+TEST_F(SchedulerPages, LetsNoRequestWaitForEver) {
   for (Index ageing : {Index{20}, Index{1000000}}) {
     Bureau bureau(decoder_, 8, {.rows = 32, .logit_rows = 1, .sequences = 1},
                   {.ageing_steps = ageing});
@@ -223,7 +223,7 @@ TEST_F(SchedulerPages, LetsNobodyWaitForEver) {
   }
 }
 
-TEST_F(SchedulerPages, ReusesWhatEarlierPromptsLeft) {
+TEST_F(SchedulerPages, ReusesPrefixesOfEarlierPrompts) {
   Bureau bureau(decoder_, 20, limits_);
   const Tokens shared = prompt(50, 1);
   Request wanted = request(shared, 6);
@@ -273,8 +273,8 @@ TEST_F(SchedulerPages, RunsManyOnThePagesOfOnePrompt) {
   for (RequestId id : ids) EXPECT_EQ(bureau.tokens(id), alone(wanted));
 }
 
-// Four prompts that begin alike, at once: the first is computed, and then the others run on it.
-TEST_F(SchedulerPages, ComputesOnceWhatPromptsThatComeTogetherShare) {
+// Four prompts with a common prefix come at once: the first computes it, the others reuse it.
+TEST_F(SchedulerPages, ComputesACommonPrefixOfNewPromptsOnce) {
   Bureau bureau(decoder_, 40, limits_);
   std::vector<std::pair<RequestId, Request>> requests;
   for (Token own = 1; own <= 4; ++own) {
@@ -291,8 +291,8 @@ TEST_F(SchedulerPages, ComputesOnceWhatPromptsThatComeTogetherShare) {
   EXPECT_EQ(bureau.scheduler().statistics().cached_tokens, 3 * 64);
 }
 
-// A prompt of whole pages that is kept, in a pool that has no page for a copy of the last.
-TEST_F(SchedulerPages, GivesUpSharingWhereNoPageIsLeftForACopy) {
+// A cached prompt of full pages, in a pool that has no page for a copy of the last.
+TEST_F(SchedulerPages, GivesUpSharingIfNoPageIsLeftForACopy) {
   Bureau bureau(decoder_, 2, limits_);
   const Request wanted = request(prompt(32, 1), 1);
   bureau.submit(wanted);

@@ -1,4 +1,4 @@
-// tests/decoding/scheduler_test.cpp - requests in company get what they get alone, or are refused.
+// tests/decoding/scheduler_test.cpp - requests get what they get alone, or are refused.
 #include "decoding/scheduler_fixture.hpp"
 
 #include <decant/core/shape.hpp>
@@ -71,7 +71,7 @@ TEST_F(SchedulerTest, RefusesWhatNeverFitsAndGoesOn) {
   EXPECT_EQ(bureau.scheduler().statistics().submitted, 2);
 }
 
-TEST_F(SchedulerTest, RefusesNonsenseAndChangesNothing) {
+TEST_F(SchedulerTest, RefusesInvalidRequestsAndChangesNothing) {
   Bureau bureau(decoder_, 8, limits_);
   const auto refused = [&](const auto& spoil) {
     Request wanted = request({1, 2}, 4);
@@ -94,7 +94,7 @@ TEST_F(SchedulerTest, RefusesNonsenseAndChangesNothing) {
   EXPECT_EQ(bureau.scheduler().statistics().steps, 0);
 }
 
-TEST_F(SchedulerTest, RefusesOptionsThatMeanNothing) {
+TEST_F(SchedulerTest, RefusesInvalidOptions) {
   model::Workspace workspace(decoder_.config(), limits_);
   Pool pool(decoder_.config().geometry(), 4, 16), other(decoder_.config().geometry(), 4, 16);
   Tree foreign(other);
@@ -116,8 +116,8 @@ TEST_F(SchedulerTest, ScoresAPromptWithoutNewTokens) {
   EXPECT_EQ(bureau.reason(none), Reason::length);
 }
 
-// Rules of four requests that leave in every order: each keeps its own.
-TEST_F(SchedulerTest, KeepsTheRulesOfEachWhenOthersLeave) {
+// Sampler rules of four requests that end in every order: each request has its own.
+TEST_F(SchedulerTest, HasTheRulesOfEachRequestWhenOthersEnd) {
   std::array<Index, 4> lengths = {2, 4, 6, 8};
   const std::array<Tokens, 4> banned = {Tokens{}, {5}, {7}, {}};
   const std::array<Token, 4> expected = {5, 7, 5, 5};
@@ -140,7 +140,7 @@ TEST_F(SchedulerTest, KeepsTheRulesOfEachWhenOthersLeave) {
   } while (std::next_permutation(lengths.begin(), lengths.end()));
 }
 
-TEST_F(SchedulerTest, DrawsTheSameTokensInAnyCompanyAndAfterPreemption) {
+TEST_F(SchedulerTest, DrawsTheSameTokensBesideAnyRequestsAndAfterPreemption) {
   Request seeded = request(prompt(20, 3), 16);
   seeded.options.sampler = {.temperature = 0.8, .seed = 42};
   const Tokens expected = alone(seeded);
@@ -160,12 +160,12 @@ TEST_F(SchedulerTest, DrawsTheSameTokensInAnyCompanyAndAfterPreemption) {
     EXPECT_EQ(bureau.tokens(reference), expected);
     EXPECT_EQ(bureau.outcome(first).preemptions, 1);
     EXPECT_EQ(bureau.outcome(reference).preemptions, 0);
-    // What it had in whole pages is kept.
+    // Its full pages are cached.
     EXPECT_LT(bureau.outcome(first).computed_tokens, 20 + 16 - 1 + 16);
   }
 }
 
-TEST_F(SchedulerTest, LetsPromptsEnterInShares) {
+TEST_F(SchedulerTest, ComputesPromptsInChunks) {
   Bureau bureau(decoder_, 20, limits_, {.prefill_token_budget = 5});
   const SchedulerStatistics& statistics = bureau.scheduler().statistics();
   const RequestId first = bureau.submit(request(prompt(40, 1), 12));
@@ -185,7 +185,7 @@ TEST_F(SchedulerTest, LetsPromptsEnterInShares) {
   EXPECT_EQ(bureau.tokens(second), alone(request(prompt(23, 2), 2)));
 }
 
-TEST_F(SchedulerTest, TakesGuessesWithTheRowsThatAreLeft) {
+TEST_F(SchedulerTest, TakesDraftsWithTheRowsThatAreLeft) {
   Request wanted = request({1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3}, 30);
   wanted.options.sampler.penalties.bias = {{1, 40.0f}};  // so that the text repeats itself
   const Tokens expected = alone(wanted);
@@ -220,7 +220,7 @@ TEST(SchedulerOfLearnedPositions, EndsWhereTheyDo) {
   EXPECT_EQ(bureau.tokens(endless), bureau.tokens(id));
 }
 
-TEST(SchedulerOfNothing, StepsInVain) {
+TEST(SchedulerWithoutRequests, StepsWithoutEffect) {
   const model::Decoder decoder = reference::toy_decoder();
   Bureau bureau(decoder, 4, {.rows = 8, .logit_rows = 2, .sequences = 2});
   EXPECT_TRUE(bureau.scheduler().idle());

@@ -1,4 +1,4 @@
-// tests/decoding/service_test.cpp - a scheduler behind its lock: many threads, one set of answers.
+// tests/decoding/service_test.cpp - a scheduler shared by many threads gives the same answers.
 #include "decoding/models.hpp"
 #include "law/models.hpp"
 
@@ -46,7 +46,7 @@ class ServiceTest : public testing::Test {
     model::Workspace workspace(decoder_.config(), {.rows = 64});
     return generate(decoder_, store, workspace, request.prompt, request.options).tokens;
   }
-  // One that takes longer than any thread is kept waiting.
+  // A request that runs for longer than any thread waits.
   Request slow() const {
     Request wanted = request(3, 300);
     wanted.sink = [](Token) {
@@ -98,7 +98,7 @@ TEST_F(ServiceTest, AnswersManyThreads) {
   EXPECT_EQ(pool_.used_pages(), 0);
 }
 
-TEST_F(ServiceTest, CountsWhatItHasToldOf) {
+TEST_F(ServiceTest, CountsReportedTokens) {
   Service service(scheduler_);
   for (Index n = 1; n <= (trial::kSlowBuild ? 20 : 300); ++n) {
     Stream stream = service.submit(request(1, 2));
@@ -119,7 +119,7 @@ TEST_F(ServiceTest, RefusesAtOnceAndGoesOn) {
   EXPECT_EQ(read(stream), alone(request(1, 4)));
 }
 
-TEST_F(ServiceTest, TellsWhatFailed) {
+TEST_F(ServiceTest, ReportsFailures) {
   Service service(scheduler_);
   Request bad = request(1, 8);
   bad.sink = [count = 0](Token) mutable {
@@ -133,7 +133,7 @@ TEST_F(ServiceTest, TellsWhatFailed) {
   EXPECT_EQ(read(other), alone(request(2, 8)));
 }
 
-// An executor that fails for a while, and then for good.
+// An executor that fails for a while, and then always.
 TEST_F(ServiceTest, SurvivesAStepThatFails) {
   struct Moody final : Executor {
     std::atomic<int> failures = 3;
@@ -173,8 +173,8 @@ TEST_F(ServiceTest, SurvivesAStepThatFails) {
   EXPECT_EQ(heard, 0);
 }
 
-// A request that comes when all others have just been given up, and steps still fail.
-TEST_F(ServiceTest, GivesUpAgainWhereStepsGoOnFailing) {
+// A request submitted just after all others have failed, while steps still fail.
+TEST_F(ServiceTest, FailsNewRequestsWhileStepsFail) {
   struct Broken final : Executor {
     std::function<void()> meanwhile;
     int steps = 0;
@@ -195,7 +195,7 @@ TEST_F(ServiceTest, GivesUpAgainWhereStepsGoOnFailing) {
   EXPECT_THROW(std::rethrow_exception(late.get_future().get().wait().error), std::runtime_error);
 }
 
-TEST_F(ServiceTest, CancelsWhatIsLeftWhenItGoes) {
+TEST_F(ServiceTest, CancelsAllRequestsWhenItIsDestroyed) {
   std::optional<Stream> stream;
   {
     Service service(scheduler_);
@@ -212,8 +212,8 @@ TEST_F(ServiceTest, CancelsWhatIsLeftWhenItGoes) {
   EXPECT_EQ(pool_.used_pages(), 0);
 }
 
-// A request that ends with all others has the tokens that came before.
-TEST_F(ServiceTest, KeepsTheTokensOfWhatFails) {
+// A request that fails with all others has the tokens generated before.
+TEST_F(ServiceTest, GivesTheTokensOfFailedRequests) {
   struct Tiring final : Executor {
     std::atomic<bool> tired = false;
     Index threads() const noexcept override { return 1; }
@@ -237,8 +237,8 @@ TEST_F(ServiceTest, KeepsTheTokensOfWhatFails) {
   EXPECT_EQ(stream.wait().generation.reason, Reason::failed);
 }
 
-// Whatever was submitted has an end, however soon the service goes.
-TEST_F(ServiceTest, EndsWhatCameLast) {
+// Every submitted request ends, however soon the service is destroyed.
+TEST_F(ServiceTest, EndsTheLastRequest) {
   for (unsigned round = 0; round < (trial::kSlowBuild ? 20u : 200u); ++round) {
     std::vector<Stream> streams;
     {

@@ -1,5 +1,5 @@
-// Guesses change no token and leave nothing behind: with any drafter a run gives the tokens, and
-// its store the rows, of the run without.
+// Draft tokens change no token and leave nothing behind: with any drafter a run gives the tokens,
+// and its store the rows, of the run without.
 #include "decoding/models.hpp"
 #include "law/models.hpp"
 
@@ -28,7 +28,7 @@ namespace {
 using F32Store = kv::Contiguous<codec::F32>;
 using Ids = std::vector<Token>;
 
-// Knows what will come, and says something else every so often.
+// Knows the next tokens, and drafts a wrong one every so often.
 struct Prophet {
   Ids whole;
   Index most = 4;
@@ -185,7 +185,7 @@ TEST_F(Speculative, LeavesNoDraftWhereTheSinkEndsOrThrows) {
   }
 }
 
-TEST_F(Speculative, TellsTheSameLogProbabilities) {
+TEST_F(Speculative, GivesTheSameLogProbabilities) {
   const GenerateOptions options = {.max_new_tokens = 20, .log_probabilities = 2};
   const Outcome expected = plain(options);
   Prophet prophet{.whole = whole(expected), .most = 5, .wrong_of_ten = 3};
@@ -199,7 +199,7 @@ TEST_F(Speculative, TellsTheSameLogProbabilities) {
   }
 }
 
-TEST_F(Speculative, GuessesNothingWhereThereIsARowOfLogitsAlone) {
+TEST_F(Speculative, DraftsNothingIfThereIsOneRowOfLogits) {
   const Outcome expected = plain({.max_new_tokens = 10});
   Prophet prophet{.whole = whole(expected), .most = 5};
   const Outcome found = run({.max_new_tokens = 10}, prophet, 1);
@@ -230,20 +230,20 @@ TEST_F(Speculative, TakesDraftsOfAnyModel) {
   }
 }
 
-// The last guess is not fed, so that the drafter's store is one row short where all are taken.
-TEST_F(Speculative, DraftersForgetExactlyWhatDidNotCome) {
+// The last draft token is not fed, so the drafter's store is one row short if all are accepted.
+TEST_F(Speculative, DraftersRewindExactlyRejectedTokens) {
   const trial::Family family = trial::llama();
   for (Index accepted = 0; accepted <= 4; ++accepted) {
     F32Store store(family.config.geometry(), 120);
     model::Workspace workspace(family.config, {.rows = 16});
     ModelDrafter drafter(decoder_, store, workspace, {});
     const auto first = drafter.propose({prompt_, 9}, 4);
-    const Ids guesses(first.begin(), first.end());
-    ASSERT_EQ(guesses.size(), 4u);
+    const Ids drafted(first.begin(), first.end());
+    ASSERT_EQ(drafted.size(), 4u);
     EXPECT_EQ(store.end(), 9 - 1 + 4);
     Ids longer = prompt_;
-    longer.insert(longer.end(), guesses.begin(), guesses.begin() + accepted);
-    longer.push_back(accepted < 4 ? (guesses[static_cast<std::size_t>(accepted)] + 1) % 7 : 3);
+    longer.insert(longer.end(), drafted.begin(), drafted.begin() + accepted);
+    longer.push_back(accepted < 4 ? (drafted[static_cast<std::size_t>(accepted)] + 1) % 7 : 3);
     const auto second = drafter.propose({longer, 9}, 4);
     const Ids found(second.begin(), second.end());
     F32Store fresh(family.config.geometry(), 120);
@@ -283,8 +283,8 @@ TEST_F(Speculative, WorksInPagesAndRings) {
   }
 }
 
-// Another sequence takes all pages but one, which has room for a token and not for guesses.
-TEST_F(Speculative, DoesWithoutGuessesWhereThePoolIsFull) {
+// Another sequence takes all pages but one, which has room for a token but not for draft tokens.
+TEST_F(Speculative, DoesWithoutDraftsIfThePoolIsFull) {
   kv::PagePool<codec::F32> pool(decoder_.config().geometry(), 5, 16);
   kv::Paged<codec::F32> other(pool);
   kv::Paged<codec::F32> store(pool);
@@ -328,7 +328,7 @@ TEST_F(Speculative, ChangesNothingThatLooksBack) {
   EXPECT_EQ(recomputed.generation.statistics.proposed_tokens, 0);
 }
 
-// A drafter whose store is small, or a ring that cannot go back far, guesses less or begins anew.
+// A drafter with a small store, or a ring that cannot be rewound far, drafts less or starts again.
 TEST_F(Speculative, TakesDraftersWithLittleRoom) {
   const trial::Family family = trial::llama();
   const Outcome expected = plain({.max_new_tokens = 40});
@@ -359,23 +359,23 @@ TEST_F(Speculative, RefusesDraftsOfAnotherVocabulary) {
   EXPECT_THROW(run({.max_new_tokens = 4}, drafter), std::invalid_argument);
 }
 
-TEST(Ngram, GuessesWhatFollowedTheLastTokens) {
-  const auto guess = [](const Ids& tokens, NgramDrafter drafter = {}, Index room = 100) {
+TEST(Ngram, DraftsWhatFollowedTheLastTokens) {
+  const auto drafts_of = [](const Ids& tokens, NgramDrafter drafter = {}, Index room = 100) {
     const auto found = drafter.propose({tokens, 0}, room);
     return Ids(found.begin(), found.end());
   };
-  EXPECT_EQ(guess({1, 2, 3, 4, 5, 1, 2}), (Ids{3, 4, 5, 1, 2}));
-  EXPECT_EQ(guess({1, 2, 3, 4, 5, 1, 2}, {.most = 2}), (Ids{3, 4}));
-  EXPECT_EQ(guess({1, 2, 3, 4, 5, 1, 2}, {}, 1), (Ids{3}));
-  EXPECT_EQ(guess({1, 2, 8, 1, 2, 9, 1, 2}, {.most = 1}), (Ids{9}));        // the latest
-  EXPECT_EQ(guess({7, 1, 2, 8, 1, 2, 9, 7, 1, 2}, {.most = 1}), (Ids{8}));  // the longest
-  EXPECT_EQ(guess({1, 2, 3, 4}), Ids{});
-  EXPECT_EQ(guess({5, 1, 5}), Ids{});
-  EXPECT_EQ(guess({5, 1, 5}, {.shortest = 1}), (Ids{1, 5}));
-  EXPECT_EQ(guess({4, 4, 4, 4}, {.most = 1}), (Ids{4}));
-  EXPECT_EQ(guess({}), Ids{});
-  EXPECT_EQ(guess({1}), Ids{});
-  EXPECT_THROW(guess({1, 2}, {.longest = 1, .shortest = 2}), std::invalid_argument);
+  EXPECT_EQ(drafts_of({1, 2, 3, 4, 5, 1, 2}), (Ids{3, 4, 5, 1, 2}));
+  EXPECT_EQ(drafts_of({1, 2, 3, 4, 5, 1, 2}, {.most = 2}), (Ids{3, 4}));
+  EXPECT_EQ(drafts_of({1, 2, 3, 4, 5, 1, 2}, {}, 1), (Ids{3}));
+  EXPECT_EQ(drafts_of({1, 2, 8, 1, 2, 9, 1, 2}, {.most = 1}), (Ids{9}));        // the latest
+  EXPECT_EQ(drafts_of({7, 1, 2, 8, 1, 2, 9, 7, 1, 2}, {.most = 1}), (Ids{8}));  // the longest
+  EXPECT_EQ(drafts_of({1, 2, 3, 4}), Ids{});
+  EXPECT_EQ(drafts_of({5, 1, 5}), Ids{});
+  EXPECT_EQ(drafts_of({5, 1, 5}, {.shortest = 1}), (Ids{1, 5}));
+  EXPECT_EQ(drafts_of({4, 4, 4, 4}, {.most = 1}), (Ids{4}));
+  EXPECT_EQ(drafts_of({}), Ids{});
+  EXPECT_EQ(drafts_of({1}), Ids{});
+  EXPECT_THROW(drafts_of({1, 2}, {.longest = 1, .shortest = 2}), std::invalid_argument);
 }
 
 }  // namespace

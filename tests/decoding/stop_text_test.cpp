@@ -132,7 +132,7 @@ TEST(StopText, WithoutStopsPassesEverythingAtOnce) {
   EXPECT_EQ(filter.finish(), "");
 }
 
-TEST(StopText, KeepsBytesThatAreNotText) {
+TEST(StopText, PassesBytesThatAreNotText) {
   const std::string bytes("a\0b\xFF", 4);
   StopText filter({"zz"});
   EXPECT_EQ(filter.push(bytes), bytes);

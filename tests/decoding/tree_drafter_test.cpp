@@ -1,5 +1,4 @@
-// tests/decoding/tree_drafter_test.cpp - guesses in several ways: the tokens and rows of a run
-// without.
+// tests/decoding/tree_drafter_test.cpp - tree drafts: the tokens and rows of a run without them.
 #include "decoding/models.hpp"
 #include "law/models.hpp"
 
@@ -21,30 +20,30 @@
 namespace decant::decoding {
 namespace {
 
-using Path = std::vector<Token>;
+using Branch = std::vector<Token>;
 
-// Knows what will come, and says it in one of its ways, or in part.
+// Knows the next tokens, and drafts them, or the first of them, in one of its branches.
 struct Oracle {
-  Path whole;
-  Index paths = 3;
-  Index right = 4;                                   // guesses of the right way that are right
-  Index length = std::numeric_limits<Index>::max();  // of a way, at most
+  Branch whole;
+  Index branches = 3;
+  Index right = 4;                                   // right tokens of the right branch
+  Index length = std::numeric_limits<Index>::max();  // of a branch, at most
   Index calls = 0;
   std::mt19937 random{7};
-  std::vector<Path> said = {};
+  std::vector<Branch> said = {};
 
-  std::span<const Path> propose_branches(const History& history, Index most) {
+  std::span<const Branch> propose_branches(const History& history, Index most) {
     calls += 1;
-    said.assign(static_cast<std::size_t>(paths), {});
-    const auto good = static_cast<std::size_t>(random() % static_cast<unsigned long>(paths));
-    for (std::size_t path = 0; path < said.size(); ++path) {
-      // Ways part at different places.
-      const Index same = path == good ? right : static_cast<Index>(random() % 3);
+    said.assign(static_cast<std::size_t>(branches), {});
+    const auto good = static_cast<std::size_t>(random() % static_cast<unsigned long>(branches));
+    for (std::size_t branch = 0; branch < said.size(); ++branch) {
+      // Branches diverge at different positions.
+      const Index same = branch == good ? right : static_cast<Index>(random() % 3);
       for (Index at = 0; at < std::min(most + 1, length); ++at) {  // one more than is wanted
         const std::size_t place = history.tokens.size() + static_cast<std::size_t>(at);
         if (place >= whole.size()) break;
         const Token token = whole[place];
-        said[path].push_back(at < same ? token : (token + 1 + static_cast<Token>(path)) % 41);
+        said[branch].push_back(at < same ? token : (token + 1 + static_cast<Token>(branch)) % 41);
       }
     }
     return said;
@@ -88,7 +87,7 @@ class TreeDrafts : public testing::Test {
   }
 
   model::Decoder decoder_;
-  Path prompt_;
+  Branch prompt_;
   kv::PagePool<C> pool_;
   model::Workspace workspace_;
   GenerateOptions options_;
@@ -96,20 +95,20 @@ class TreeDrafts : public testing::Test {
 using TreeDraftCodecs = testing::Types<codec::F32, codec::BF16, codec::Int8>;
 TYPED_TEST_SUITE(TreeDrafts, TreeDraftCodecs);
 
-TYPED_TEST(TreeDrafts, GivesTheTokensAndRowsOfARunWithoutGuesses) {
+TYPED_TEST(TreeDrafts, GivesTheTokensAndRowsOfARunWithoutDrafts) {
   for (double temperature : {0.0, 1.1}) {
     this->options_.sampler = {.temperature = temperature, .seed = 3};
     typename TestFixture::Store plain(this->pool_);
     NoDrafts none;
     const Generation expected = this->run(plain, none);
-    Path whole = this->prompt_;
+    Branch whole = this->prompt_;
     whole.insert(whole.end(), expected.tokens.begin(), expected.tokens.end());
     const std::vector<Index> ways =
         trial::kSlowBuild ? std::vector<Index>{6} : std::vector<Index>{1, 2, 6};
-    for (Index paths : ways) {
+    for (Index branches : ways) {
       for (Index right : {0, 1, 3, 9}) {
-        Oracle oracle{.whole = whole, .paths = paths, .right = right};
-        oracle.length = paths == 1 ? 100 : right + 1;
+        Oracle oracle{.whole = whole, .branches = branches, .right = right};
+        oracle.length = branches == 1 ? 100 : right + 1;
         typename TestFixture::Store store(this->pool_);
         const Generation found = this->run(store, oracle);
         EXPECT_EQ(found.tokens, expected.tokens);
@@ -121,13 +120,13 @@ TYPED_TEST(TreeDrafts, GivesTheTokensAndRowsOfARunWithoutGuesses) {
         const Statistics& statistics = found.statistics;
         EXPECT_GT(statistics.proposed_tokens, 0);
         EXPECT_LE(statistics.accepted_tokens, statistics.proposed_tokens);
-        // The prompt gives a token, a step one and those accepted; the last has no guesses.
+        // The prompt gives a token, a step one and those accepted; the last has no drafts.
         const Index steps = statistics.generated_tokens - 1 - statistics.accepted_tokens;
         EXPECT_GE(steps, oracle.calls);
         EXPECT_LE(steps, oracle.calls + 1);
         // Every step but the last ones gives as many tokens as are right, and one more.
         if (right == 3) {
-          EXPECT_GE(statistics.accepted_tokens, 30) << paths << " paths";
+          EXPECT_GE(statistics.accepted_tokens, 30) << branches << " branches";
         }
       }
     }
@@ -137,12 +136,12 @@ TYPED_TEST(TreeDrafts, GivesTheTokensAndRowsOfARunWithoutGuesses) {
 
 using TreeDraftsF32 = TreeDrafts<codec::F32>;
 
-TEST_F(TreeDraftsF32, LeavesTheRightRowsWhereASinkThrowsOnAnotherPath) {
+TEST_F(TreeDraftsF32, LeavesTheRightRowsIfASinkThrowsOnAnotherBranch) {
   options_.log_probabilities = {};
   Store plain(pool_);
   NoDrafts none;
   const Generation expected = run(plain, none);
-  Path whole = prompt_;
+  Branch whole = prompt_;
   whole.insert(whole.end(), expected.tokens.begin(), expected.tokens.end());
   const auto rows = rows_of(plain);
   for (Index last = 1; last < 12; ++last) {
@@ -164,12 +163,12 @@ TEST_F(TreeDraftsF32, LeavesTheRightRowsWhereASinkThrowsOnAnotherPath) {
   EXPECT_TRUE(trial::same_bits(rows, rows_of(plain)));
 }
 
-TEST_F(TreeDraftsF32, DoesWithoutGuessesWhereThePoolIsFull) {
+TEST_F(TreeDraftsF32, DoesWithoutDraftsIfThePoolIsFull) {
   Store plain(pool_);
   NoDrafts none;
   const Generation expected = run(plain, none);
   kv::PagePool<codec::F32> small(decoder_.config().geometry(), 5, 16);
-  Path whole = prompt_;
+  Branch whole = prompt_;
   whole.insert(whole.end(), expected.tokens.begin(), expected.tokens.end());
   Oracle oracle{.whole = whole};
   Store store(small);
@@ -191,18 +190,18 @@ TEST_F(TreeDraftsF32, RefusesRejection) {
   EXPECT_EQ(store.end(), 0);
 }
 
-TEST(TreeNgram, GuessesWhatFollowedBefore) {
+TEST(TreeNgram, DraftsWhatFollowedBefore) {
   TreeNgramDrafter drafter({.branches = 3, .most = 2, .longest = 2, .shortest = 1});
-  const Path text = {1, 2, 3, 9, 1, 2, 4, 8, 7, 2, 5, 6, 1, 2};
-  const auto paths = drafter.propose_branches({text, 0}, 8);
-  ASSERT_EQ(paths.size(), 3u);
-  EXPECT_EQ(paths[0], (Path{4, 8}));  // what followed 1 2 last
-  EXPECT_EQ(paths[1], (Path{3, 9}));
-  EXPECT_EQ(paths[2], (Path{5, 6}));  // what followed 2
-  EXPECT_EQ(drafter.propose_branches({text, 0}, 1)[0], (Path{4}));
-  const Path song = {1, 2, 3, 1, 2, 3, 1, 2};
+  const Branch text = {1, 2, 3, 9, 1, 2, 4, 8, 7, 2, 5, 6, 1, 2};
+  const auto branches = drafter.propose_branches({text, 0}, 8);
+  ASSERT_EQ(branches.size(), 3u);
+  EXPECT_EQ(branches[0], (Branch{4, 8}));  // what followed 1 2 last
+  EXPECT_EQ(branches[1], (Branch{3, 9}));
+  EXPECT_EQ(branches[2], (Branch{5, 6}));  // what followed 2
+  EXPECT_EQ(drafter.propose_branches({text, 0}, 1)[0], (Branch{4}));
+  const Branch song = {1, 2, 3, 1, 2, 3, 1, 2};
   EXPECT_EQ(drafter.propose_branches({song, 0}, 8).size(), 1u);  // one way, which it went twice
-  const Path fresh = {1, 2, 3};
+  const Branch fresh = {1, 2, 3};
   EXPECT_TRUE(drafter.propose_branches({fresh, 0}, 8).empty());
   EXPECT_THROW(TreeNgramDrafter({.branches = 0}), std::invalid_argument);
   EXPECT_THROW(TreeNgramDrafter({.most = 0}), std::invalid_argument);
