@@ -3,7 +3,7 @@
 # A word below is refused in every source, script and document, alone or as a part of a camelCase or
 # snake_case name. Its innocent senses are stated: by a word right before it (AFTER) or behind it
 # (BEFORE), or by the files that it is refused in (ONLY_IN) or not (EXCEPT_IN). Options of programs
-# (--keep) are interface and not looked at.
+# (--keep) and keys of file formats are interface and stay as they are.
 cmake_minimum_required(VERSION 3.25)
 get_filename_component(root ${CMAKE_CURRENT_LIST_DIR}/../.. ABSOLUTE)
 
@@ -114,7 +114,7 @@ foreach(file IN LISTS files)
     string(FIND "${text}" "${CMAKE_MATCH_1}" at)
     report(${file} "${text}" ${at} "${CMAKE_MATCH_1}" "an artefact of an old clang-format")
   endif()
-  string(REGEX REPLACE "--[a-z][-a-z]*" "--option" text "${text}")
+  string(REGEX REPLACE "--[a-z][-a-z]*|\"kept\"|add_prefix_space" "_" text "${text}")
   string(REGEX REPLACE "([a-z0-9])([A-Z])" "\\1_\\2" text "${text}")
   string(TOLOWER "${text}" text)
   foreach(word IN LISTS words)
