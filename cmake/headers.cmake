@@ -68,31 +68,32 @@ set(DECANT_HEADERS
   include/decant/model/weights.hpp
   include/decant/model/weights_check.hpp
   include/decant/model/workspace.hpp
-  include/decant/decoding/admission.hpp
-  include/decant/decoding/tree_drafter.hpp
-  include/decant/decoding/continuation.hpp
-  include/decant/decoding/event_list.hpp
-  include/decant/decoding/generate.hpp
-  include/decant/decoding/generation.hpp
-  include/decant/decoding/history.hpp
-  include/decant/decoding/feeding.hpp
-  include/decant/decoding/drafter.hpp
-  include/decant/decoding/model_drafter.hpp
-  include/decant/decoding/request.hpp
-  include/decant/decoding/job.hpp
-  include/decant/decoding/run.hpp
-  include/decant/decoding/rejection.hpp
-  include/decant/decoding/router.hpp
   include/decant/decoding/beam.hpp
   include/decant/decoding/candidates.hpp
+  include/decant/decoding/drafter.hpp
+  include/decant/decoding/generate.hpp
+  include/decant/decoding/generation.hpp
   include/decant/decoding/log_probabilities.hpp
+  include/decant/decoding/model_drafter.hpp
   include/decant/decoding/penalties.hpp
+  include/decant/decoding/rejection.hpp
+  include/decant/decoding/request.hpp
+  include/decant/decoding/router.hpp
   include/decant/decoding/sampler.hpp
   include/decant/decoding/samples.hpp
   include/decant/decoding/scheduler.hpp
   include/decant/decoding/service.hpp
   include/decant/decoding/statistics.hpp
-  include/decant/decoding/stop.hpp)
+  include/decant/decoding/stop.hpp
+  include/decant/decoding/detail/admission.hpp
+  include/decant/decoding/detail/beam.hpp
+  include/decant/decoding/detail/event_list.hpp
+  include/decant/decoding/detail/generate.hpp
+  include/decant/decoding/detail/job.hpp
+  include/decant/decoding/detail/samples.hpp
+  include/decant/decoding/detail/sequence.hpp
+  include/decant/decoding/detail/steps.hpp
+  include/decant/decoding/detail/text.hpp)
 set(DECANT_IO_HEADERS
   include/decant/io.hpp
   include/decant/files/gguf.hpp

@@ -7,7 +7,6 @@
 #include <decant/codec/plain.hpp>
 #include <decant/decoding/drafter.hpp>
 #include <decant/decoding/generation.hpp>
-#include <decant/decoding/history.hpp>
 #include <decant/decoding/model_drafter.hpp>
 #include <decant/kv/contiguous.hpp>
 #include <decant/model/decoder.hpp>

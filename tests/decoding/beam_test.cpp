@@ -223,6 +223,38 @@ TEST_F(Beams, LeaveNoPageInUse) {
   EXPECT_EQ(pool_.used_pages(), 0);
 }
 
+// Two beams of 16 positions and more need a page each beside that of the prompt, and there is one.
+TEST_F(Beams, EndWhereThePoolDoesWithTheAnswersSoFar) {
+  const auto free = search({.beams = 2, .answers = 2, .max_new_tokens = 30});
+  const Token end = free[0].tokens[3];
+  const auto limited = [&](Index pages) {
+    kv::PagePool<codec::F32> pool(decoder_.config().geometry(), pages, 16);
+    Pages store(pool);
+    model::Workspace workspace(decoder_.config(), {.rows = 16, .logit_rows = 2, .sequences = 2});
+    const BeamOptions options = {.beams = 2,
+                                 .answers = 2,
+                                 .max_new_tokens = 30,
+                                 .length_penalty = 3,  // no short answer ends the search
+                                 .early_stopping = EarlyStopping::never,
+                                 .end_tokens = {end}};
+    auto answers = beam_search(decoder_, store, workspace, prompt_, options);
+    EXPECT_EQ(store.end(), std::ssize(prompt_));
+    EXPECT_EQ(pool.used_pages(), std::ssize(store.pages()));
+    return answers;
+  };
+  for (Index pages = 2; pages < 7; ++pages) {
+    const auto answers = limited(pages);
+    ASSERT_EQ(answers.size(), 2u) << pages;
+    for (const BeamAnswer& answer : answers) {
+      Ids text = answer.tokens;
+      if (answer.ended) text.push_back(end);
+      ASSERT_FALSE(text.empty());
+      EXPECT_LT(std::ssize(text), 30);
+      EXPECT_NEAR(answer.score, sum_of(text) / std::pow(std::ssize(text), 3), 1e-6) << pages;
+    }
+  }
+}
+
 TEST_F(Beams, ReuseWhatTheStoreHolds) {
   const auto expected = search({.beams = 3, .max_new_tokens = 9});
   Pages store(pool_);

@@ -117,13 +117,13 @@ TEST_F(SchedulerEnd, FailsOnlyTheRequestWhoseFunctionThrows) {
   };
   const auto trouble = [] { throw std::runtime_error("trouble"); };
   fails([&](Request& of) { of.sink = [=](Token) { return trouble(), true; }; });
-  fails([&](Request& of) { of.drafter = [=](const History&, Index, Tokens&) { trouble(); }; });
+  fails([&](Request& of) { of.drafter = [=](const History&, Index, Branches&) { trouble(); }; });
   fails([](Request& of) {
-    of.drafter = [](const History&, Index, Tokens& guesses) { guesses = {64}; };
+    of.drafter = [](const History&, Index, Branches& branches) { branches = {{64}}; };
   });
   fails([](Request& of) {
-    of.drafter = [](const History&, Index most, Tokens& guesses) {
-      guesses.assign(static_cast<std::size_t>(most) + 1, 1);
+    of.drafter = [](const History&, Index most, Branches& branches) {
+      branches.assign(1, Tokens(static_cast<std::size_t>(most) + 1, 1));
     };
   });
   const auto none = fails([](Request& of) {
@@ -150,7 +150,7 @@ TEST_F(SchedulerEnd, MayBeCalledByTheFunctionsOfItsRequests) {
   };
   const std::vector<std::uint32_t> all(2, ~0u);
   busy.sink = [&](Token) { return call(), true; };
-  busy.drafter = [&](const History&, Index, Tokens&) { call(); };
+  busy.drafter = [&](const History&, Index, Branches&) { call(); };
   busy.options.allowed = [&](std::span<const Token>) { return call(), std::span(all); };
   self = bureau.submit(busy);
   other = bureau.submit(request(prompt(9, 2), 60));

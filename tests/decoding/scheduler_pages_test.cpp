@@ -49,8 +49,8 @@ TEST_F(SchedulerPages, PreemptsTheLastIfPagesRunOut) {
 TEST_F(SchedulerPages, GivesUpDraftsBeforePagesOfAnyRequest) {
   Bureau bureau(decoder_, 3, limits_);
   Request guessing = request(prompt(10, 1), 10);
-  guessing.drafter = [](const History&, Index most, Tokens& guesses) {
-    guesses.assign(static_cast<std::size_t>(most), 0);
+  guessing.drafter = [](const History&, Index most, Branches& branches) {
+    branches.assign(1, Tokens(static_cast<std::size_t>(most), 0));
   };
   const RequestId first = bureau.submit(guessing);
   const RequestId last = bureau.submit(request(prompt(10, 2), 6));
@@ -122,9 +122,9 @@ TEST_F(SchedulerPages, TakesDraftsOnFreePagesOnly) {
   Request guessing = request(prompt(14, 1), 40);
   const Tokens expected = alone(guessing);
   Index asked = 0;
-  guessing.drafter = [&](const History&, Index most, Tokens& guesses) {
+  guessing.drafter = [&](const History&, Index most, Branches& branches) {
     asked += 1;
-    guesses.assign(static_cast<std::size_t>(most), 1);
+    branches.assign(1, Tokens(static_cast<std::size_t>(most), 1));
   };
   const Request other = request(prompt(14, 2), 40);
   Bureau bureau(decoder_, 8, {.rows = 32, .logit_rows = 32, .sequences = 4});

@@ -207,8 +207,8 @@ TEST(SchedulerOfLearnedPositions, EndsWhereTheyDo) {
   Bureau bureau(decoder, 4, {.rows = 8, .logit_rows = 8, .sequences = 2});
   EXPECT_THROW(bureau.submit(request(Tokens(7, 1), 1)), std::invalid_argument);
   Request wanted = request({1, 2}, 1000);
-  wanted.drafter = [&](const History&, Index most, Tokens& guesses) {  // which are wrong
-    guesses.assign(script.begin(), script.begin() + std::min<Index>(most, 2));
+  wanted.drafter = [&](const History&, Index most, Branches& branches) {  // which are wrong
+    branches = {{script.begin(), script.begin() + std::min<Index>(most, 2)}};
   };
   const RequestId id = bureau.submit(wanted);
   bureau.finish();

@@ -4,8 +4,8 @@
 
 #include <decant/codec/plain.hpp>
 #include <decant/codec/scaled.hpp>
+#include <decant/decoding/drafter.hpp>
 #include <decant/decoding/generate.hpp>
-#include <decant/decoding/tree_drafter.hpp>
 #include <decant/kv/paged.hpp>
 
 #include <gtest/gtest.h>

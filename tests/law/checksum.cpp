@@ -12,7 +12,6 @@
 #include <decant/decoding/generate.hpp>
 #include <decant/decoding/samples.hpp>
 #include <decant/decoding/scheduler.hpp>
-#include <decant/decoding/tree_drafter.hpp>
 #include <decant/kv/paged.hpp>
 #include <decant/kv/ring.hpp>
 
@@ -92,8 +91,8 @@ void generations(const trial::Family& family, const std::string& cache) {
     sum.add(generate(decoder, drafted, workspace, prompt, options, every, drafter));
     kv::PagePool<C> pool(family.config.geometry(), 60, 16);
     kv::Paged<C> paged(pool);
-    decoding::TreeNgramDrafter paths;
-    sum.add(generate(decoder, paged, workspace, prompt, options, every, paths));
+    decoding::TreeNgramDrafter branches;
+    sum.add(generate(decoder, paged, workspace, prompt, options, every, branches));
     const auto each = [](Index, Token) { return true; };
     for (const auto& one : generate_samples(decoder, paged, workspace, prompt, options, 3, each)) {
       sum.add(one);

@@ -38,7 +38,16 @@ std::vector<Token> random_prompt(const model::Config& config, std::mt19937& rand
   return prompt;
 }
 
-Request random_request(const model::Config& config, std::mt19937& random) {
+// A drafter that counts how often it proposed several branches.
+auto counted(decltype(Request::drafter) drafter, Index& branched) {
+  return [drafter = std::move(drafter), &branched](const decoding::History& history, Index most,
+                                                   decoding::Branches& branches) {
+    drafter(history, most, branches);
+    branched += branches.size() > 1;
+  };
+}
+
+Request random_request(const model::Config& config, std::mt19937& random, Index& branched) {
   Request request = {.prompt = random_prompt(config, random), .priority = below<int>(random, 3)};
   decoding::GenerateOptions& options = request.options;
   options.max_new_tokens = below(random, 24);
@@ -48,8 +57,10 @@ Request random_request(const model::Config& config, std::mt19937& random) {
   options.sampler.seed = random();
   options.sampler.temperature = 0.3 * below<double>(random, 5);
   options.sampler.penalties.repetition = below(random, 2) == 0 ? 1.0 : 1.3;
-  if (below(random, 2) == 0) {
-    request.drafter = decoding::drafts_of(decoding::NgramDrafter{.shortest = 1});
+  const Index drafts = below(random, 4);
+  if (drafts == 0) request.drafter = decoding::drafts_of(decoding::NgramDrafter{.shortest = 1});
+  if (drafts == 1) {
+    request.drafter = counted(decoding::drafts_of(decoding::TreeNgramDrafter()), branched);
   }
   return request;
 }
@@ -130,8 +141,9 @@ TYPED_TEST(SchedulerLaw, GivesEveryRequestTheBitsOfItsRunAlone) {
   const model::Decoder decoder = trial::decoder_of(trial::llama());
   std::mt19937 random(11);
   std::vector<Request> requests;
+  Index branched = 0;
   for (int n = 0; n < (trial::kSlowBuild ? 60 : 200); ++n) {
-    requests.push_back(random_request(decoder.config(), random));
+    requests.push_back(random_request(decoder.config(), random, branched));
   }
   const Told told = run<TypeParam>(decoder, requests, random);
   ASSERT_EQ(told.generations.size(), requests.size());
@@ -144,6 +156,7 @@ TYPED_TEST(SchedulerLaw, GivesEveryRequestTheBitsOfItsRunAlone) {
     if (this->HasFatalFailure()) return;
   }
   // Everything above did happen.
+  EXPECT_GT(branched, std::ssize(requests) / 4);
   EXPECT_GT(told.statistics.preemptions, std::ssize(requests) / 4);
   EXPECT_GT(told.prefixes.hits, std::ssize(requests) / 4);
   EXPECT_GT(told.accepted, 0);

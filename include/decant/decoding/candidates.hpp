@@ -4,7 +4,6 @@
 // Every rule that could depend on an implementation is fixed: equal logits go by the lower id, the
 // token that crosses a mass stays, at least one token stays, sums are in double.
 //
-// Depends on  core/{error,types}.hpp
 // Source      top-p: Holtzman et al. 2020, arXiv:1904.09751; typical: Meister et al. 2023,
 //             arXiv:2202.00666; min-p: Nguyen et al. 2024, arXiv:2407.01082; top-n-sigma: Tang et
 //             al. 2024, arXiv:2411.07641

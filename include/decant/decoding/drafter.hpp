@@ -1,50 +1,103 @@
-// decant/decoding/drafter.hpp - who guesses tokens ahead, so that one step can verify several.
+// decant/decoding/drafter.hpp - who proposes draft tokens, so that one step can verify several.
 //
-// A guess costs a row of a step and nothing else: what is taken has the distribution, and unless
-// rejection is asked for the very tokens, of a run without guesses.
+// A draft costs a row of a step and nothing else: what is accepted has the distribution, and unless
+// rejection is asked for the very tokens, of a run without drafts.
 //
-// Depends on  core/{error,types}.hpp, decoding/{candidates,history}.hpp
+// A tree of drafts is verified as the branches from its root to its leaves, each on a fork of the
+// store. A mask over one store would save the rows that branches have in common, but it would put
+// keys into other lanes than their positions, and so change the order of sums, and bits; and where
+// weights are what a step waits for, rows cost little.
+//
 // Source      Leviathan et al. 2023, arXiv:2211.17192; prompt look-up: Saxena 2023,
-//             github.com/apoorvumang/prompt-lookup-decoding
-// Tested by   tests/decoding/speculative_test.cpp
+//             github.com/apoorvumang/prompt-lookup-decoding; trees: Miao et al. 2023, "SpecInfer",
+//             arXiv:2305.09781
+// Tested by   tests/decoding/{speculative,tree_drafter}_test.cpp
 #pragma once
 
 #include <decant/core/error.hpp>
+#include <decant/core/executor.hpp>
 #include <decant/core/types.hpp>
 #include <decant/decoding/candidates.hpp>
-#include <decant/decoding/history.hpp>
+#include <decant/decoding/penalties.hpp>
 
 #include <algorithm>
 #include <concepts>
 #include <cstddef>
+#include <optional>
 #include <span>
+#include <utility>
+#include <vector>
 
 namespace decant::inline v0::decoding {
 
 // Laws     propose(history, most), most > 0, gives at most `most` tokens of the vocabulary that may
-//          follow the history, valid until the next call; none is an answer too. The history is not
-//          empty, and continues the one before but for guesses that did not come
+//          follow the history, valid until the next call; it may give none. The history is not
+//          empty, and continues the one before but for drafts that were rejected
 template <class D>
 concept Drafter = requires(D& drafter, const History& history, Index most) {
   { drafter.propose(history, most) } -> std::convertible_to<std::span<const Token>>;
 };
 
-// One that also tells from which distribution its guess number `at` was drawn, by ascending id, as
-// rejection wants it. Of others a guess counts as the only one that they could have made.
+// A drafter that also gives the distribution from which its draft number `at` was drawn, by
+// ascending id, as verification by rejection needs it. A draft of any other drafter counts as the
+// only one that it could have made.
 template <class D>
 concept DrafterWithDistribution = Drafter<D> && requires(const D& drafter, Index at) {
   { drafter.distribution(at) } -> std::convertible_to<std::span<const Candidate>>;
 };
 
-// Guesses nothing.
-struct NoDrafts {
-  std::span<const Token> propose(const History&, Index) const noexcept { return {}; }
+using Branches = std::vector<std::vector<Token>>;
+
+// Laws     propose_branches(history, most), most > 0, gives branches by which the history may go
+//          on, the likeliest first, each of tokens of the vocabulary; of a branch longer than
+//          `most`, and of branches that a step has no rows for, only the beginning counts. Valid
+//          until the next call
+template <class D>
+concept TreeDrafter = requires(D& drafter, const History& history, Index most) {
+  {
+    drafter.propose_branches(history, most)
+  } -> std::convertible_to<std::span<const std::vector<Token>>>;
 };
+
+// A store of which a copy that shares memory can be made.
+template <class S>
+concept Forkable = requires(const S& store) {
+  { store.fork() } -> std::same_as<S>;
+};
+
+// What generate() takes for a kind of store: drafts in one branch, or in several on forks.
+template <class D, class S>
+concept DrafterFor = Drafter<D> || (TreeDrafter<D> && Forkable<S>);
 
 namespace detail {
 
-// visit(what followed) where the last tokens were there before: the longest of them first, and the
-// latest place first, until visit() says true.
+using Propose = FunctionRef<void(const History&, Index most, Branches&)>;
+
+// A borrowed drafter of any kind, for one run.
+struct Drafting {
+  Propose propose;
+  FunctionRef<std::span<const Candidate>(Index at)> distribution;
+  bool tree = false;
+  std::optional<Index> vocabulary = {};  // of its drafts, where it says so
+};
+
+// Puts what a drafter proposes in the place of `branches`.
+template <bool kTree, class D>
+void propose(D& drafter, const History& history, Index most, Branches& branches) {
+  if constexpr (kTree) {
+    const std::span<const std::vector<Token>> found = drafter.propose_branches(history, most);
+    branches.assign(found.begin(), found.end());
+    for (std::vector<Token>& branch : branches) {
+      branch.resize(std::min(branch.size(), static_cast<std::size_t>(most)));
+    }
+  } else {
+    const std::span<const Token> found = drafter.propose(history, most);
+    branches.assign(1, {found.begin(), found.end()});
+  }
+}
+
+// visit(what followed) for each earlier place of the last tokens: first the longest match, and of
+// equal lengths the latest place, until visit() says true.
 template <class F>
 void visit_repeats(std::span<const Token> tokens, Index longest, Index shortest, F&& visit) {
   for (Index length = std::min(longest, std::ssize(tokens) - 1); length >= shortest; --length) {
@@ -60,26 +113,76 @@ void visit_repeats(std::span<const Token> tokens, Index longest, Index shortest,
 
 }  // namespace detail
 
-// Guesses that what followed the last tokens when they were there before follows them again. Pays
-// where a text repeats its prompt: summaries, edits, code.
+// Proposes nothing.
+struct NoDrafts {
+  std::span<const Token> propose(const History&, Index) const noexcept { return {}; }
+};
+
+// Proposes what followed the last tokens when they occurred before. Pays where a text repeats its
+// prompt: summaries, edits, code.
 //
 // Units    tokens
 // Cost     the history is read once or a few times
 struct NgramDrafter {
-  Index most = 8;     // guesses at once
+  Index most = 8;     // drafts at once
   Index longest = 4;  // last tokens that are looked for, then fewer
   Index shortest = 2;
 
   std::span<const Token> propose(const History& history, Index room) const {
     expects(most >= 0 && shortest >= 1 && longest >= shortest, "decoding::NgramDrafter: ", most,
-            " guesses behind ", shortest, " to ", longest, " tokens");
-    std::span<const Token> guesses;
+            " drafts behind ", shortest, " to ", longest, " tokens");
+    std::span<const Token> drafts;
     detail::visit_repeats(history.tokens, longest, shortest, [&](std::span<const Token> after) {
-      guesses = after.first(std::min(after.size(), static_cast<std::size_t>(std::min(most, room))));
+      drafts = after.first(std::min(after.size(), static_cast<std::size_t>(std::min(most, room))));
       return true;
     });
-    return guesses;
+    return drafts;
   }
+};
+
+// Proposes the several things that followed the last tokens when they occurred before.
+//
+// Units    tokens
+// Cost     the history is read a few times
+class TreeNgramDrafter {
+ public:
+  struct Options {
+    Index branches = 3;  // at once, which differ in their first token
+    Index most = 4;      // drafts of each
+    Index longest = 4;   // last tokens that are looked for, then fewer
+    Index shortest = 1;
+  };
+
+  // Errors   std::invalid_argument naming the option and its value
+  TreeNgramDrafter() : TreeNgramDrafter(Options{}) {}
+  explicit TreeNgramDrafter(const Options& options) : options_(options) {
+    expects(options.branches >= 1, "decoding::TreeNgramDrafter: branches is ", options.branches);
+    expects(options.most >= 1, "decoding::TreeNgramDrafter: most is ", options.most);
+    expects(options.shortest >= 1 && options.longest >= options.shortest,
+            "decoding::TreeNgramDrafter: last tokens from ", options.shortest, " to ",
+            options.longest);
+  }
+
+  std::span<const std::vector<Token>> propose_branches(const History& history, Index most) {
+    branches_.clear();
+    const auto length = static_cast<std::size_t>(std::min(options_.most, most));
+    const auto visit = [&](std::span<const Token> after) {
+      const auto branch = after.first(std::min(after.size(), length));
+      if (is_new(branch.front())) branches_.emplace_back(branch.begin(), branch.end());
+      return std::ssize(branches_) == options_.branches;
+    };
+    detail::visit_repeats(history.tokens, options_.longest, options_.shortest, visit);
+    return branches_;
+  }
+
+ private:
+  bool is_new(Token first) const {
+    return std::ranges::none_of(branches_,
+                                [&](const auto& branch) { return branch.front() == first; });
+  }
+
+  Options options_;
+  Branches branches_;
 };
 
 }  // namespace decant::inline v0::decoding

@@ -1,6 +1,5 @@
 // decant/decoding/generation.hpp - what a run is asked for, and what comes of it.
 //
-// Depends on  decoding/{log_probabilities,sampler,statistics,stop}.hpp
 // Tested by   tests/decoding/{generate,generate_end,generate_limits,control}_test.cpp
 #pragma once
 

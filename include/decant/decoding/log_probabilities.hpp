@@ -1,6 +1,5 @@
 // decant/decoding/log_probabilities.hpp - how probable a token was, and which were the most.
 //
-// Depends on  core/{error,types}.hpp, decoding/candidates.hpp
 // Tested by   tests/decoding/log_probabilities_test.cpp
 #pragma once
 

@@ -1,9 +1,9 @@
-// decant/decoding/model_drafter.hpp - a second, smaller model that guesses what the first will say.
+// decant/decoding/model_drafter.hpp - a second, smaller model that proposes what the first will
+// say.
 //
-// It draws with the random numbers of the places where its guesses would stand, as the first model
-// does, so that two similar distributions draw the same token more often than chance has it.
+// It draws with the random numbers of the positions where its drafts would stand, as the first
+// model does, so that two similar distributions draw the same token more often than by chance.
 //
-// Depends on  decoding/{drafter,feeding,sampler}.hpp, model/{batch,decoder,workspace}.hpp
 // Source      Leviathan et al. 2023, arXiv:2211.17192
 // Tested by   tests/decoding/speculative_test.cpp
 #pragma once
@@ -12,12 +12,10 @@
 #include <decant/core/random.hpp>
 #include <decant/core/types.hpp>
 #include <decant/decoding/candidates.hpp>
+#include <decant/decoding/detail/steps.hpp>
 #include <decant/decoding/drafter.hpp>
-#include <decant/decoding/feeding.hpp>
-#include <decant/decoding/history.hpp>
 #include <decant/decoding/sampler.hpp>
 #include <decant/kv/store.hpp>
-#include <decant/model/batch.hpp>
 #include <decant/model/decoder.hpp>
 #include <decant/model/workspace.hpp>
 
@@ -31,53 +29,53 @@ namespace decant::inline v0::decoding {
 
 // Decoder, store and workspace are the drafter's own while it is used; the store begins empty.
 //
-// Units    most: guesses at once
-// Errors   the constructor: std::invalid_argument on options of the sampler, guesses below one and
+// Units    most: drafts at once
+// Errors   the constructor: std::invalid_argument on options of the sampler, fewer than one draft
+// and
 //          on a store that holds tokens. propose(): as a step, and BadLogits and NoCandidate.
-//          Without room in the store it guesses less
-// Cost     a step of one row for each guess, and one for what came since
+//          Without room in the store it proposes fewer
+// Cost     a step of one row for each draft, and one for what came since
 // Threads  one owner
 template <kv::Store S>
 class ModelDrafter {
  public:
   ModelDrafter(const model::Decoder& decoder, S& store, model::Workspace& workspace,
                const SamplerOptions& sampler, std::uint64_t sequence = 0, Index most = 4)
-      : decoder_(decoder),
+      : steps_{decoder, workspace},
         store_(store),
-        workspace_(workspace),
         sampler_(sampler, decoder.config().vocabulary),
         sequence_(sequence),
         most_(most) {
     expects(store.end() == 0, "decoding::ModelDrafter: the store holds ", store.end(), " tokens");
-    expects(most >= 1, "decoding::ModelDrafter: ", most, " guesses at once");
+    expects(most >= 1, "decoding::ModelDrafter: ", most, " drafts at once");
   }
 
-  Index vocabulary() const noexcept { return decoder_.config().vocabulary; }
+  Index vocabulary() const noexcept { return steps_.decoder.config().vocabulary; }
 
   std::span<const Token> propose(const History& history, Index room) {
     tokens_.assign(history.tokens.begin(), history.tokens.end());
     const auto begin = static_cast<std::ptrdiff_t>(tokens_.size());
     rewind_to_common();
     distributions_.resize(static_cast<std::size_t>(most_));  // which keep their memory
-    for (Index guess = 0; guess < std::min(most_, room); ++guess) {
+    for (Index draft = 0; draft < std::min(most_, room); ++draft) {
       if (!catch_up()) break;
-      const std::span<float> logits = workspace_.logits(0);
+      const std::span<float> logits = steps_.workspace.logits(0);
       sampler_.penalise(logits, {tokens_, history.prompt});
       const auto candidates = sampler_.candidates(logits);
-      distributions_[static_cast<std::size_t>(guess)].assign(candidates.begin(), candidates.end());
+      distributions_[static_cast<std::size_t>(draft)].assign(candidates.begin(), candidates.end());
       const double u = uniform(sampler_.options().seed, sequence_, std::ssize(tokens_));
       tokens_.push_back(draw(candidates, u));
     }
     return std::span<const Token>(tokens_).subspan(static_cast<std::size_t>(begin));
   }
 
-  // What guess number `at` of the last proposal was drawn from.
+  // What draft number `at` of the last proposal was drawn from.
   std::span<const Candidate> distribution(Index at) const {
     return distributions_[static_cast<std::size_t>(at)];
   }
 
  private:
-  // Forgets what was fed and did not come.
+  // Drops what was fed and rejected.
   void rewind_to_common() {
     const auto common = std::ranges::mismatch(fed_, tokens_).in1 - fed_.begin();
     const Position end = std::min<Position>(common, std::ssize(tokens_) - 1);
@@ -87,22 +85,20 @@ class ModelDrafter {
 
   // Feeds what the store lacks; false where it has no room for it.
   bool catch_up() {
-    if (std::ssize(tokens_) > detail::room(decoder_, store_).tokens) return false;
-    detail::feed(decoder_, store_, workspace_, batch_, tokens_, [] { return true; });
+    if (std::ssize(tokens_) > detail::room(steps_.decoder, store_).tokens) return false;
+    detail::feed(steps_, store_, tokens_, [] { return true; });
     fed_ = tokens_;
     return true;
   }
 
-  const model::Decoder& decoder_;
+  detail::Steps<S> steps_;
   S& store_;
-  model::Workspace& workspace_;
   Sampler sampler_;
   std::uint64_t sequence_;
   Index most_;
   std::vector<Token> fed_;     // what the store holds
-  std::vector<Token> tokens_;  // the sequence, and guesses behind it
+  std::vector<Token> tokens_;  // the sequence, and drafts behind it
   std::vector<std::vector<Candidate>> distributions_;
-  model::Batch<S> batch_;
 };
 
 }  // namespace decant::inline v0::decoding

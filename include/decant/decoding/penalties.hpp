@@ -12,7 +12,6 @@
 //
 // Engines differ in what counts (decoding/sampler.hpp has their presets).
 //
-// Depends on  core/{error,types}.hpp, decoding/history.hpp
 // Source      repetition: Keskar et al. 2019, arXiv:1909.05858; presence and frequency as in the
 //             OpenAI interface; DRY: p-e-w 2024,
 //             github.com/oobabooga/text-generation-webui/pull/5677
@@ -21,7 +20,6 @@
 
 #include <decant/core/error.hpp>
 #include <decant/core/types.hpp>
-#include <decant/decoding/history.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -33,6 +31,12 @@
 #include <vector>
 
 namespace decant::inline v0::decoding {
+
+// A sequence so far, of which the caller gave the first `prompt` tokens.
+struct History {
+  std::span<const Token> tokens = {};
+  Index prompt = 0;
+};
 
 struct DryOptions {
   double multiplier = 0.0;  // 0: off

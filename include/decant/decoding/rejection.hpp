@@ -5,7 +5,6 @@
 // is drawn from what p has more than q. Tokens then follow p exactly, but are not those of a run
 // without guesses, as they are where a guess counts for as long as it agrees.
 //
-// Depends on  core/error.hpp, decoding/candidates.hpp
 // Source      Leviathan et al. 2023, arXiv:2211.17192; Chen et al. 2023, arXiv:2302.01318
 // Tested by   tests/decoding/rejection_test.cpp
 #pragma once

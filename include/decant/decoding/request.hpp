@@ -1,6 +1,5 @@
 // decant/decoding/request.hpp - what a scheduler is asked for, and what it tells of it.
 //
-// Depends on  core/error.hpp, decoding/{drafter,generation,history}.hpp, kv/prefix.hpp
 // Tested by   tests/decoding/scheduler{,_pages,_end}_test.cpp
 #pragma once
 
@@ -8,7 +7,6 @@
 #include <decant/core/types.hpp>
 #include <decant/decoding/drafter.hpp>
 #include <decant/decoding/generation.hpp>
-#include <decant/decoding/history.hpp>
 #include <decant/kv/prefix.hpp>
 
 #include <cstdint>
@@ -28,23 +26,23 @@ using RequestId = std::uint64_t;
 // cancel requests, but neither step nor preempt.
 struct Request {
   std::vector<Token> prompt = {};
-  GenerateOptions options = {};             // max_seconds counts from when the scheduler gets it
+  GenerateOptions options = {};             // max_seconds counts from when it is submitted
   int priority = 0;                         // the higher one first
-  kv::CacheNamespace cache_namespace = {};  // with whose prompts beginnings may be shared
-  // Adds guesses to the empty list, so many at most: they save steps and change no token. A
-  // drafter's are drafts_of() it.
-  std::function<void(const History&, Index most, std::vector<Token>& guesses)> drafter = {};
+  kv::CacheNamespace cache_namespace = {};  // of the prompts that its own may share pages with
+  // Replaces `branches` by draft tokens, each branch of at most `most`: they save steps and change
+  // no token. A drafter's are drafts_of() it.
+  std::function<void(const History&, Index most, Branches& branches)> drafter = {};
   // Gets each new token; false ends the text behind it.
   std::function<bool(Token)> sink = {};
 };
 
 // Any drafter as a request's.
-template <Drafter D>
+template <class D>
+requires(Drafter<D> || TreeDrafter<D>)
 auto drafts_of(D drafter) {
   return [drafter = std::move(drafter)](const History& history, Index most,
-                                        std::vector<Token>& guesses) mutable {
-    const std::span<const Token> found = drafter.propose(history, most);
-    guesses.assign(found.begin(), found.end());
+                                        Branches& branches) mutable {
+    detail::propose<TreeDrafter<D>>(drafter, history, most, branches);
   };
 }
 
@@ -52,7 +50,7 @@ auto drafts_of(D drafter) {
 struct Outcome {
   Generation generation = {};     // of a failed one, the tokens before
   std::exception_ptr error = {};  // what failed, where the reason is Reason::failed
-  double queue_seconds = 0;       // from when the scheduler got it until it ran first
+  double queue_seconds = 0;       // from when it was submitted until it ran first
   Index preemptions = 0;
   Index computed_tokens = 0;  // rows of steps, drafts and what was recomputed among them
 };
@@ -65,11 +63,11 @@ struct Event {
 };
 
 struct SchedulerOptions {
-  // Tokens of prompts in a step in which others decode: what those wait for a prompt to enter.
+  // Chunked prefill: tokens of prompts in a step in which other requests decode.
   Index prefill_token_budget = std::numeric_limits<Index>::max();
   // Pages in use at once; never more than the pool has.
   Index max_pages = std::numeric_limits<Index>::max();
-  // How many steps of waiting outweigh one step of priority, so that nobody waits for ever.
+  // How many steps of waiting outweigh one level of priority, so that no request waits for ever.
   Index ageing_steps = 1000;
 };
 
@@ -84,37 +82,5 @@ inline void check(const SchedulerOptions& options) {
   expects(options.ageing_steps <= std::numeric_limits<std::int32_t>::max(),
           "decoding::SchedulerOptions: ageing_steps is ", options.ageing_steps);
 }
-
-// Counts and times of all requests since the scheduler was made; times from when it got them.
-//
-// Units    tokens, requests, steps, seconds; a mean of nothing is 0
-struct SchedulerStatistics {
-  Index submitted = 0;
-  Index ran = 0;
-  Index answered = 0;  // with a first token at least
-  Index ended = 0;     // in whatever way
-  Index failed = 0;
-  Index preemptions = 0;
-  Index steps = 0;
-  Index prompt_tokens = 0;  // of requests that ran: cached ones, and those that were computed
-  Index cached_tokens = 0;
-  Index computed_tokens = 0;  // rows of steps
-  Index generated_tokens = 0;
-  double step_seconds = 0;         // inside of model::Decoder::step()
-  double queue_seconds = 0;        // until they ran first
-  double first_token_seconds = 0;  // until the first token
-  double decode_seconds = 0;       // from there to the last
-
-  double mean_queue_seconds() const noexcept { return mean(queue_seconds, ran); }
-  double time_to_first_token() const noexcept { return mean(first_token_seconds, answered); }
-  double time_per_output_token() const noexcept {
-    return mean(decode_seconds, generated_tokens - answered);
-  }
-
- private:
-  static double mean(double sum, Index count) noexcept {
-    return count > 0 ? sum / static_cast<double>(count) : 0.0;
-  }
-};
 
 }  // namespace decant::inline v0::decoding

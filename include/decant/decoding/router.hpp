@@ -10,7 +10,6 @@
 // everybody shares is soon kept by several. Nothing is random and nothing is remembered here; what
 // a replica keeps is a hint (kv/prefix_summary.hpp), and a wrong one costs time, not an answer.
 //
-// Depends on  core/{error,shape,types}.hpp, kv/{prefix,prefix_summary}.hpp
 // Source      Srivatsa et al. 2024, "Preble", arXiv:2407.00023 (reuse and load in one cost); tokens
 //             to compute plus load also in NVIDIA Dynamo, "KV router"; a bound of the imbalance in
 //             the cache-aware router of SGLang

@@ -5,7 +5,6 @@
 // number is a function of (seed, sequence, position), so a token depends on its own row and place
 // only, never on its neighbours in a batch.
 //
-// Depends on  core/{error,random,types}.hpp, decoding/{candidates,history,penalties}.hpp
 // Tested by   tests/decoding/{sampler,filters,presets}_test.cpp
 #pragma once
 
@@ -13,7 +12,6 @@
 #include <decant/core/random.hpp>
 #include <decant/core/types.hpp>
 #include <decant/decoding/candidates.hpp>
-#include <decant/decoding/history.hpp>
 #include <decant/decoding/penalties.hpp>
 
 #include <algorithm>

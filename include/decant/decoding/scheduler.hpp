@@ -1,56 +1,62 @@
-// decant/decoding/scheduler.hpp - many requests over one pool, in steps of rows of all of them.
+// decant/decoding/scheduler.hpp - continuous batching: many requests over one pool, in steps of
+// rows of all of them.
 //
 // The requests that run are those first by priority, which waiting raises, then by arrival, as many
-// as there are places and pages for. A step has a row of each that decodes, then chunks of prompts,
-// then guesses of drafters with what rows are left. Where pages run out, the last one gives back
-// its own and waits again; what it had is computed anew, to the same bits. So which company a
-// request has, and how often it is put off, changes no token of it.
+// as there are sequences and pages for. A step has a row of each that decodes, then chunks of
+// prompts (chunked prefill), then drafts with what rows and pages are left. Where pages run out,
+// the last request is preempted: it gives back its own and waits again; what it had is computed
+// anew, to the same bits. So neither the other sequences of the batch nor preemption change a token
+// of a request.
 //
-// Depends on  decoding/{admission,continuation,event_list,job,request}.hpp,
-//             model/{batch,decoder,store_check,workspace}.hpp, kv/{page_pool,paged,prefix_tree}.hpp
-// Source      Yu et al. 2022, "Orca" (scheduling by the step)
+// Verification by rejection is not for a scheduler: how many drafts a request has depends on what
+// the others leave, and under rejection its tokens would depend on that.
+//
+// Source      Yu et al. 2022, "Orca" (scheduling by the step); Agrawal et al. 2023, "SARATHI",
+//             arXiv:2308.16369 (prompts beside decoding)
 // Tested by   tests/decoding/scheduler{,_pages,_end}_test.cpp, tests/law/scheduler_test.cpp
 #pragma once
 
 #include <decant/codec/concept.hpp>
 #include <decant/core/error.hpp>
 #include <decant/core/types.hpp>
-#include <decant/decoding/admission.hpp>
-#include <decant/decoding/continuation.hpp>
-#include <decant/decoding/event_list.hpp>
+#include <decant/decoding/detail/admission.hpp>
+#include <decant/decoding/detail/event_list.hpp>
+#include <decant/decoding/detail/job.hpp>
+#include <decant/decoding/detail/steps.hpp>
 #include <decant/decoding/generation.hpp>
-#include <decant/decoding/job.hpp>
 #include <decant/decoding/request.hpp>
 #include <decant/decoding/statistics.hpp>
 #include <decant/kv/page_pool.hpp>
 #include <decant/kv/paged.hpp>
 #include <decant/kv/prefix_tree.hpp>
-#include <decant/model/batch.hpp>
 #include <decant/model/decoder.hpp>
 #include <decant/model/store_check.hpp>
 #include <decant/model/workspace.hpp>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <exception>
-#include <iterator>
 #include <optional>
 #include <span>
 #include <utility>
 
 namespace decant::inline v0::decoding {
 
+template <codec::Codec K, codec::Codec V>
+class Service;
+
 // Borrows decoder, workspace, pool and tree, which must outlive it. The workspace says how many
 // rows a step has and, by its rows of logits and its sequences, how many requests run at once.
 //
-// Without a tree nothing is shared between requests. Where others take pages of the pool too, a
-// request that finds none left though it runs alone ends with cache_full.
+// Without a tree no prefix is cached. Where others take pages of the pool too, a request that finds
+// none left though it runs alone ends with cache_full.
 //
-// Cost     a step is one step, and beside it O(running^2 + waiting), the tokens of the prompts that
-//          are looked up in a tree (those that begin to run, and the first that may not, each
-//          step) or kept there (at the end of a prompt, of a request, and when it is put off), and
-//          what samplers take. submit() copies the prompt; cancel() and preempt() look through
-//          all requests
+// Cost     step() is one step of the decoder, and beside it O(running^2 + waiting), the tokens of
+//          prompts that are looked up in a tree (those that begin to run, and the first that may
+//          not, each time) or cached there (at the end of a prompt, of a request, and when it is
+//          preempted), and what samplers take. submit() copies the prompt; cancel() and preempt()
+//          look through all requests
 // Threads  one owner, with the pool and the tree; check() alone may be called by anyone
 template <codec::Codec K, codec::Codec V = K>
 class Scheduler {
@@ -60,12 +66,11 @@ class Scheduler {
   // Errors   std::invalid_argument: options, or a pool, a tree or a workspace made for others
   Scheduler(const model::Decoder& decoder, model::Workspace& workspace, kv::PagePool<K, V>& pool,
             const SchedulerOptions& options = {}, kv::PrefixTree<K, V>* tree = nullptr)
-      : decoder_(decoder),
-        workspace_(workspace),
+      : steps_{decoder, workspace},
         pool_(pool),
         options_(options),
         admission_(pool, tree, std::min(options.max_pages, pool.total_pages()),
-                   places(workspace.limits()), statistics_) {
+                   max_running(workspace.limits()), ledger_) {
     decoding::check(options);
     expects(tree == nullptr || &tree->pool() == &pool, kWho, ": a tree of another pool");
     expects(workspace.config() == decoder.config(), kWho,
@@ -77,46 +82,32 @@ class Scheduler {
 
   // Refuses what could never run.
   //
-  // Errors   std::invalid_argument (an empty prompt, ids outside the vocabulary, options; to
-  //          recompute, and guesses judged by rejection, which would make tokens depend on
-  //          company), CacheFull where prompt and new tokens take more pages than there are
+  // Errors   std::invalid_argument (an empty prompt, ids outside the vocabulary, options;
+  //          recomputing, and verification by rejection), CacheFull where prompt and new tokens
+  //          take more pages than there are
   void check(const Request& request) const {
-    decoding::check(request.options, request.prompt, decoder_.config(), kWho);
-    admission_.check(request, decoder_.positions(), kWho);
+    detail::check(request.options, request.prompt, steps_.decoder.config(), kWho);
+    admission_.check(request, steps_.decoder.positions(), kWho);
   }
 
   // Takes a request in; the next step may run it.
   //
   // Errors   as check(), and std::bad_alloc; nothing changed then
   RequestId submit(Request request) {
-    admission_.check(request, decoder_.positions(), kWho);  // its text checks the rest
-    const RequestId id = last_ + 1;
-    const typename Admission::Place place = {steps_ - request.priority * options_.ageing_steps, id};
-    admission_.waiting().try_emplace(place, id, std::move(request), decoder_.config(), pool_, kWho);
-    statistics_.submitted += 1;
-    return last_ = id;
+    check(request);
+    return enter(std::move(request), {});
   }
 
   // Ends a request with the next step; false where there is none of that name.
   bool cancel(RequestId id) noexcept {
-    for (Jobs* jobs : {&admission_.running(), &admission_.waiting()}) {
-      const auto at = Admission::find(*jobs, id);
-      if (at == jobs->end()) continue;
-      at->second.cancelled = true;
-      return true;
-    }
-    return false;
+    Job* const job = admission_.find(id);
+    if (job != nullptr) job->cancelled = true;
+    return job != nullptr;
   }
 
   // Takes its pages from a request that runs, for somebody else who needs them before the next
-  // step, which may let it run again; false where none does of that name, and in a step.
-  bool preempt(RequestId id) noexcept {
-    if (stepping_) return false;
-    const auto at = Admission::find(admission_.running(), id);
-    if (at == admission_.running().end()) return false;
-    admission_.preempt(at);
-    return true;
-  }
+  // step, which may let it run again; false where none does of that name, and within a step.
+  bool preempt(RequestId id) noexcept { return !stepping_ && admission_.preempt(id); }
 
   // One step of those that run, and what it brought: the caller's until the next step. Events of a
   // step that threw come with the next.
@@ -129,45 +120,40 @@ class Scheduler {
     expects(!stepping_, kWho, ": a step within a step");
     const Stepping now(stepping_);
     events_.begin();
-    steps_ += 1;
+    count_ += 1;
     end_interrupted();
     admission_.admit();
-    detail::share_rows(admission_.running(), workspace_.limits().rows,
-                       options_.prefill_token_budget);
+    plan_rows();
     propose_drafts();
     secure_pages();
     events_.make_room(running());
-    if (run_step()) take_tokens();
-    return events_.tell();
+    if (run()) accept();
+    return events_.take();
   }
 
   // Ends all requests at once: with Reason::failed where there is an error, or as cancelled.
   //
-  // Errors   std::bad_alloc; some are then left. std::invalid_argument in a step
+  // Errors   std::bad_alloc; some are then left. std::invalid_argument within a step
   std::span<Event> end_all(const std::exception_ptr& error = {}) {
     expects(!stepping_, kWho, ": all ended within a step");
     events_.begin();
     const Reason reason = error ? Reason::failed : Reason::cancelled;
-    for (Jobs* jobs : {&admission_.running(), &admission_.waiting()}) {
-      for (auto at = jobs->begin(); at != jobs->end();) at = end(*jobs, at, reason, error);
-    }
-    return events_.tell();
+    admission_.drop_if([&](Job& job) { return end(job, reason, error); });
+    return events_.take();
   }
 
   bool idle() const noexcept { return running() == 0 && waiting() == 0; }
-  Index running() const noexcept { return std::ssize(admission_.running()); }
-  Index waiting() const noexcept { return std::ssize(admission_.waiting()); }
-  const SchedulerStatistics& statistics() const noexcept { return statistics_; }
+  Index running() const noexcept { return admission_.running_count(); }
+  Index waiting() const noexcept { return admission_.waiting_count(); }
+  const SchedulerStatistics& statistics() const noexcept { return ledger_.totals(); }
 
  private:
+  friend class Service<K, V>;
+  using Job = detail::Job<K, V>;
+
   static constexpr const char* kWho = "decoding::Scheduler";
 
-  using Admission = detail::Admission<K, V>;
-  using Job = detail::Job<K, V>;
-  using Jobs = typename Admission::Jobs;
-  using Iterator = typename Admission::Iterator;
-
-  // Says so while it lives.
+  // Sets a flag for its lifetime.
   class Stepping {
    public:
     explicit Stepping(bool& flag) noexcept : flag_(flag) { flag_ = true; }
@@ -179,118 +165,142 @@ class Scheduler {
     bool& flag_;
   };
 
-  static Index places(const model::Limits& limits) noexcept {
+  static Index max_running(const model::Limits& limits) noexcept {
     return std::min({limits.rows, limits.logit_rows, limits.sequences});
   }
 
+  // Takes in a request that passed check() and was submitted when `since` was made.
+  RequestId enter(Request&& request, const Stopwatch& since) {
+    const RequestId id = last_ + 1;
+    const std::int64_t waits_since = count_ - request.priority * options_.ageing_steps;
+    admission_.enter(waits_since, id, std::move(request), steps_.decoder.config().vocabulary,
+                     detail::room(steps_.decoder), pool_, since);
+    ledger_.submitted();
+    return last_ = id;
+  }
+
   void end_interrupted() {
-    for (Jobs* jobs : {&admission_.running(), &admission_.waiting()}) {
-      for (auto at = jobs->begin(); at != jobs->end();) {
-        const auto why = at->second.cancelled ? std::optional(Reason::cancelled)
-                                              : at->second.text.interruption();
-        at = why ? end(*jobs, at, *why) : std::next(at);
-      }
-    }
+    admission_.drop_if([&](Job& job) {
+      const auto why = job.cancelled ? std::optional(Reason::cancelled) : job.text().interruption();
+      return why && end(job, *why);
+    });
   }
 
-  // Tells how a request ended, and forgets it; the next one. Allocates nothing where there is room
+  // Tells how a request ended, which is then to be dropped. Allocates nothing where there is room
   // for an event.
-  Iterator end(Jobs& jobs, Iterator at, Reason reason, std::exception_ptr error = {}) {
+  bool end(Job& job, Reason reason, std::exception_ptr error = {}) {
     events_.make_room(1);
-    Job& job = at->second;
-    if (!error) admission_.keep(job);
-    Outcome& outcome = job.outcome;
-    job.text.statistics().cache_bytes = job.store.bytes();
-    outcome.generation = job.text.finish(reason);
-    outcome.error = std::move(error);
-    statistics_.ended += 1;
-    statistics_.failed += reason == Reason::failed;
-    events_.add({job.id, std::move(job.fresh), std::move(outcome)});
-    return jobs.erase(at);
+    if (!error) admission_.cache_prefix(job);
+    job.outcome.generation = job.sequence.finish(reason);
+    job.outcome.error = std::move(error);
+    ledger_.ended(reason);
+    events_.add({job.id, std::move(job.fresh), std::move(job.outcome)});
+    return true;
   }
 
-  // Guesses with what rows are left.
+  // A row for each request that decodes, and the others for prompts, in order.
+  void plan_rows() {
+    Index rows = steps_.workspace.limits().rows;
+    bool decoding = false;
+    admission_.visit_running([&](Job& job) {
+      job.sequence.plan(job.sequence.lack() == 1 ? 1 : 0);
+      rows -= job.sequence.rows();
+      decoding = decoding || job.sequence.rows() == 1;
+    });
+    if (decoding) rows = std::min(rows, options_.prefill_token_budget);
+    admission_.visit_running([&](Job& job) {
+      if (job.sequence.rows() == 1) return;
+      job.sequence.plan(std::min(job.sequence.lack(), rows));
+      rows -= job.sequence.rows();
+    });
+  }
+
+  // Drafts with what rows and sequences are left.
   void propose_drafts() {
-    const model::Limits& limits = workspace_.limits();
-    Index rows = limits.rows, logits = limits.logit_rows;
-    for (const auto& [place, job] : admission_.running()) {
-      rows -= job.rows;
-      logits -= job.logits();
-    }
-    for (auto at = admission_.running().begin(); at != admission_.running().end();) {
-      Job& job = at->second;
-      const Index room = decoder_.positions() - std::ssize(job.text.sequence());
-      const Index most = std::min({rows, logits, room});
+    const model::Limits& limits = steps_.workspace.limits();
+    Index rows = limits.rows, logits = limits.logit_rows, sequences = limits.sequences - running();
+    admission_.visit_running([&](Job& job) {
+      rows -= job.sequence.rows();
+      logits -= job.sequence.logit_rows();
+    });
+    admission_.drop_running_if([&](Job& job) {
+      const Index left = std::min(rows, logits);
+      const Index most =
+          std::min(left, steps_.decoder.positions() - std::ssize(job.text().tokens()));
       job.fresh.reserve(static_cast<std::size_t>(std::max<Index>(0, most)) + 1);
       try {
-        detail::propose_drafts(job, most, decoder_.config(), kWho);
+        if (job.drafter) {
+          job.sequence.propose(job.drafter, {most, left, sequences}, steps_.decoder.config(), kWho);
+        }
       } catch (...) {
-        at = end(admission_.running(), at, Reason::failed, std::current_exception());
-        continue;
+        return end(job, Reason::failed, std::current_exception());
       }
-      rows -= std::ssize(job.drafts);
-      logits -= std::ssize(job.drafts);
-      ++at;
-    }
+      const Index taken = job.sequence.planned_rows() - job.sequence.rows();
+      rows -= taken;
+      logits -= taken;
+      sequences -= std::max<Index>(0, job.sequence.branches() - 1);
+      return false;
+    });
   }
 
   void secure_pages() {
-    const auto stuck = admission_.secure();
-    if (stuck != admission_.running().end()) {
-      end(admission_.running(), stuck, Reason::cache_full);
+    if (const Job* const stuck = admission_.secure()) {
+      admission_.drop_running_if(
+          [&](Job& job) { return &job == stuck && end(job, Reason::cache_full); });
     }
   }
 
   // Whether there was anything to do.
-  bool run_step() {
-    detail::fill(batch_, admission_.running());
-    if (batch_.rows() == 0) return false;
+  bool run() {
+    steps_.batch.clear();
+    admission_.visit_running([&](Job& job) { job.sequence.fill(steps_.batch); });
+    if (steps_.batch.rows() == 0) return false;
     const Stopwatch watch;
-    decoder_.step(batch_, workspace_);
-    statistics_.step_seconds += watch.seconds();
-    statistics_.steps += 1;
-    statistics_.computed_tokens += batch_.rows();
+    steps_.run();
+    ledger_.stepped(steps_.batch.rows(), watch.seconds());
     return true;
   }
 
-  void take_tokens() {
+  void accept() {
     Index row = 0;
-    for (auto at = admission_.running().begin(); at != admission_.running().end();) {
-      Job& job = at->second;
-      job.outcome.computed_tokens += job.fed();
-      job.text.statistics().proposed_tokens += std::ssize(job.drafts);
-      const bool computed = job.rows > 0 && std::ssize(job.text.sequence()) <= job.store.end();
-      const Index first = row;
-      if (computed) row += 1 + std::ssize(job.drafts);
-      at = computed ? take(at, first) : std::next(at);
-    }
+    admission_.drop_running_if([&](Job& job) {
+      job.outcome.computed_tokens += job.sequence.planned_rows();
+      const Index logits = job.sequence.logit_rows();
+      return logits > 0 && accept(job, std::exchange(row, row + logits));
+    });
   }
 
-  // The tokens of a request whose rows of logits begin with `first`; the next request.
-  Iterator take(Iterator at, Index first) {
-    Job& job = at->second;
-    const bool prompt = job.text.generated() == 0;
-    auto [ended, error] = detail::take_tokens(job, workspace_, first, statistics_);
-    if (!ended && std::ssize(job.text.sequence()) > decoder_.positions()) {
-      ended = Reason::positions_full;
-    }
-    if (ended) return end(admission_.running(), at, *ended, std::move(error));
-    if (prompt) admission_.keep(job);
+  // Takes the tokens of a request whose rows of logits begin with `first`; whether it has ended.
+  bool accept(Job& job, Index first) {
+    const bool prompt = job.text().generated() == 0;
+    std::optional<Reason> ended;
+    std::exception_ptr error;
+    ledger_.count_tokens(job, [&] {
+      try {
+        ended = job.sequence.accept(steps_.workspace, first, [&](Token token) {
+          job.fresh.push_back(token);
+          return !job.sink || job.sink(token);
+        });
+      } catch (...) {
+        ended = Reason::failed;
+        error = std::current_exception();
+      }
+    });
+    if (ended) return end(job, *ended, std::move(error));
+    if (prompt) admission_.cache_prefix(job);
     events_.add({job.id, std::exchange(job.fresh, {}), {}});
-    return std::next(at);
+    return false;
   }
 
-  const model::Decoder& decoder_;
-  model::Workspace& workspace_;
+  detail::Steps<Store> steps_;
   kv::PagePool<K, V>& pool_;
   SchedulerOptions options_;
-  model::Batch<Store> batch_;
   detail::EventList events_;
   bool stepping_ = false;
-  std::int64_t steps_ = 0;
+  std::int64_t count_ = 0;  // of steps
   RequestId last_ = 0;
-  SchedulerStatistics statistics_;
-  Admission admission_;
+  detail::Ledger ledger_;
+  detail::Admission<K, V> admission_;
 };
 
 }  // namespace decant::inline v0::decoding

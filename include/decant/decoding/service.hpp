@@ -1,9 +1,8 @@
 // decant/decoding/service.hpp - a scheduler for many threads: any of them submits, one runs steps.
 //
-// A thread of the service's own steps while there is something to do and sleeps while there is
-// not. Callers meet it at an inbox and at the stream of each request, never during a step.
+// The service's thread runs steps while there is something to do and sleeps while there is nothing.
+// Callers meet it at an inbox and at the stream of each request, never during a step.
 //
-// Depends on  decoding/{request,scheduler}.hpp
 // Tested by   tests/decoding/{service,scheduler_fault}_test.cpp
 #pragma once
 
@@ -55,8 +54,8 @@ struct Mailbox {
 
 }  // namespace detail
 
-// The answer to a request of a service, as it grows. Cancels the request when it goes. Move-only;
-// one that was moved from can only be assigned to, or go.
+// The answer to a request of a service, as it grows. Its destructor cancels the request. Move-only;
+// one that was moved from can only be assigned to or destroyed.
 //
 // Errors   wait(): std::bad_alloc
 // Threads  next() and wait() for one thread at a time, cancel() for any
@@ -70,7 +69,7 @@ class Stream {
   }
   ~Stream() { cancel(); }
 
-  // Waits for the next token; nothing once they have all been had.
+  // Waits for the next token; nothing after the last one.
   std::optional<Token> next() {
     std::unique_lock lock(mailbox_->mutex);
     mailbox_->changed.wait(lock, [&] { return !mailbox_->tokens.empty() || mailbox_->outcome; });
@@ -96,11 +95,12 @@ class Stream {
   std::shared_ptr<detail::Mailbox> mailbox_;
 };
 
-// Borrows a scheduler, which nobody else uses while the service lives. When it goes, requests that
-// have not ended are cancelled; streams may outlive it.
+// Borrows a scheduler, which nobody else uses while the service lives. Its destructor cancels the
+// requests that have not ended; streams may outlive it.
 //
-// Functions of requests are called in the service's thread. Where a step fails eight times in a row
-// (no memory, an executor that throws), all requests end with that error.
+// Functions of requests are called in the service's thread. When a step fails eight times in a row
+// (no memory, an executor that throws), all requests end with that error. Times of a request, its
+// time in the queue among them, count from submit().
 //
 // Errors   std::system_error from the constructor where there is no thread to be had
 // Threads  any
@@ -111,7 +111,7 @@ class Service {
       : scheduler_(scheduler), worker_([this](std::stop_token stop) { work(stop); }) {}
   Service(const Service&) = delete;
   Service& operator=(const Service&) = delete;
-  ~Service() = default;  // the worker goes first, and ends what is left
+  ~Service() = default;  // the worker is joined first, and ends what is left
 
   // Errors   as Scheduler::submit(); also options.cancel, which is the stream's here
   Stream submit(Request request) {
@@ -122,13 +122,13 @@ class Service {
     request.options.cancel = mailbox->cancel.get_token();
     {
       const std::lock_guard lock(mutex_);
-      inbox_.push_back({std::move(request), mailbox});
+      inbox_.push_back({std::move(request), mailbox, {}});
     }
     arrived_.notify_one();
     return Stream(std::move(mailbox));
   }
 
-  // As of the last step that was told of.
+  // As of the last step whose events were delivered.
   SchedulerStatistics statistics() const {
     const std::lock_guard lock(mutex_);
     return statistics_;
@@ -140,6 +140,7 @@ class Service {
   struct Letter {
     Request request;
     std::shared_ptr<detail::Mailbox> mailbox;
+    Stopwatch since;  // it was submitted
   };
 
   void work(const std::stop_token& stop) noexcept {
@@ -159,7 +160,7 @@ class Service {
     end_all({});
   }
 
-  // False once the service goes.
+  // False once the service is destroyed.
   bool wait_for_work(const std::stop_token& stop) noexcept {
     std::unique_lock lock(mutex_);
     arrived_.wait(lock, stop, [&] { return !inbox_.empty() || !scheduler_.idle(); });
@@ -176,7 +177,7 @@ class Service {
     for (Letter& letter : letters) {
       RequestId id = 0;
       try {
-        id = scheduler_.submit(std::move(letter.request));
+        id = scheduler_.enter(std::move(letter.request), letter.since);  // which was checked
         mailboxes_.emplace(id, letter.mailbox);
       } catch (...) {
         if (id != 0) scheduler_.cancel(id);
@@ -185,7 +186,7 @@ class Service {
     }
   }
 
-  // Who hears that a request has ended finds it in the statistics.
+  // Statistics first, so that whoever learns that a request has ended finds it in them.
   void deliver(std::span<Event> events) noexcept {
     {
       const std::lock_guard lock(mutex_);

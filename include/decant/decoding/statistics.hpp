@@ -1,9 +1,9 @@
-// decant/decoding/statistics.hpp - what one run took: tokens, seconds and bytes.
+// decant/decoding/statistics.hpp - what one run took, and all requests of a scheduler: tokens,
+// seconds and bytes.
 //
 // Counts and times are stored, rates are derived, so that runs can be added up before anyone
 // divides. Times are differences of a steady clock and include what the token sink does.
 //
-// Depends on  core/types.hpp
 // Tested by   tests/decoding/statistics_test.cpp
 #pragma once
 
@@ -41,6 +41,38 @@ struct Statistics {
 
  private:
   static double ratio(double amount, double per) noexcept { return per > 0 ? amount / per : 0.0; }
+};
+
+// Counts and times of all requests of a scheduler; times from when they were submitted.
+//
+// Units    tokens, requests, steps, seconds; a mean of nothing is 0
+struct SchedulerStatistics {
+  Index submitted = 0;
+  Index ran = 0;
+  Index answered = 0;  // with a first token at least
+  Index ended = 0;     // in whatever way
+  Index failed = 0;
+  Index preemptions = 0;
+  Index steps = 0;
+  Index prompt_tokens = 0;  // of requests that ran: cached ones, and those that were computed
+  Index cached_tokens = 0;
+  Index computed_tokens = 0;  // rows of steps
+  Index generated_tokens = 0;
+  double step_seconds = 0;         // inside of model::Decoder::step()
+  double queue_seconds = 0;        // until they ran first
+  double first_token_seconds = 0;  // until the first token
+  double decode_seconds = 0;       // from there to the last
+
+  double mean_queue_seconds() const noexcept { return mean(queue_seconds, ran); }
+  double time_to_first_token() const noexcept { return mean(first_token_seconds, answered); }
+  double time_per_output_token() const noexcept {
+    return mean(decode_seconds, generated_tokens - answered);
+  }
+
+ private:
+  static double mean(double sum, Index count) noexcept {
+    return count > 0 ? sum / static_cast<double>(count) : 0.0;
+  }
 };
 
 // Seconds since it was made.

@@ -5,7 +5,6 @@
 // does not know where its pieces come from; what it releases is the same for every way of cutting
 // the text into pieces.
 //
-// Depends on  core/error.hpp, core/types.hpp
 // Tested by   tests/decoding/stop_tokens_test.cpp, tests/decoding/stop_text_test.cpp
 #pragma once
 

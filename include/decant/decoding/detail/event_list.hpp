@@ -1,9 +1,9 @@
-// decant/decoding/event_list.hpp - what a step has to tell, kept until it was told.
+// decant/decoding/detail/event_list.hpp - the events of a step, held until a step has returned
+// them.
 //
-// A step that throws has perhaps ended requests before: their events wait for the next. Room is
-// made beforehand, so that nothing can be lost between what happens and what is told of it.
+// A step that throws may have ended requests before: their events come with the next. Room is made
+// beforehand, so that nothing is lost between what happens and its event.
 //
-// Depends on  decoding/request.hpp
 // Tested by   tests/decoding/scheduler_end_test.cpp, tests/decoding/scheduler_fault_test.cpp
 #pragma once
 
@@ -15,19 +15,17 @@
 #include <utility>
 #include <vector>
 
-namespace decant::inline v0::decoding {
-
-namespace detail {
+namespace decant::inline v0::decoding::detail {
 
 // Threads  one owner
 class EventList {
  public:
-  // Forgets what was told.
+  // Drops the events that were returned.
   void begin() noexcept {
-    if (std::exchange(told_, false)) events_.clear();
+    if (std::exchange(returned_, false)) events_.clear();
   }
 
-  // So many more can then be added without memory.
+  // `count` more can then be added without memory.
   //
   // Errors   std::bad_alloc
   void make_room(Index count) {
@@ -39,16 +37,14 @@ class EventList {
   void add(Event&& event) noexcept { events_.push_back(std::move(event)); }
 
   // Everything since begin().
-  std::span<Event> tell() noexcept {
-    told_ = true;
+  std::span<Event> take() noexcept {
+    returned_ = true;
     return events_;
   }
 
  private:
   std::vector<Event> events_;
-  bool told_ = false;
+  bool returned_ = false;
 };
 
-}  // namespace detail
-
-}  // namespace decant::inline v0::decoding
+}  // namespace decant::inline v0::decoding::detail

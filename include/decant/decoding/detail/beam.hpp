@@ -1,0 +1,201 @@
+// decant/decoding/detail/beam.hpp - the search over forks of one sequence: what beam_search() does.
+//
+// Tested by   tests/decoding/beam_test.cpp
+#pragma once
+
+#include <decant/codec/concept.hpp>
+#include <decant/core/types.hpp>
+#include <decant/decoding/beam.hpp>
+#include <decant/decoding/detail/sequence.hpp>
+#include <decant/decoding/detail/steps.hpp>
+#include <decant/decoding/detail/text.hpp>
+#include <decant/decoding/generation.hpp>
+#include <decant/decoding/log_probabilities.hpp>
+#include <decant/kv/paged.hpp>
+#include <decant/model/decoder.hpp>
+#include <decant/model/workspace.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <functional>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace decant::inline v0::decoding {
+
+namespace detail {
+
+// Finished answers, as many of the best as there are beams.
+class Answers {
+ public:
+  explicit Answers(const BeamOptions& options) : options_(options) {}
+
+  // An answer of `length` tokens, counting one that ended it.
+  void add(std::vector<Token> tokens, double sum, Index length, bool ended) {
+    const double score = score_of(sum, length);
+    if (full() && score <= answers_.back().score) return;
+    const auto place = std::ranges::upper_bound(answers_, score, std::ranges::greater{},
+                                                &BeamAnswer::score);  // the earlier of equal ones
+    answers_.insert(place, {std::move(tokens), score, ended});
+    if (std::ssize(answers_) > options_.beams) answers_.pop_back();
+  }
+
+  bool full() const noexcept { return std::ssize(answers_) == options_.beams; }
+
+  // Whether the search is over: no running beam, of which the best has this sum and length, can
+  // still come among the answers.
+  bool closed(double best_sum, Index length) const {
+    if (!full()) return false;
+    if (options_.early_stopping == EarlyStopping::yes) return true;
+    const bool any_length =
+        options_.early_stopping == EarlyStopping::never && options_.length_penalty > 0;
+    return answers_.back().score >=
+           score_of(best_sum, any_length ? options_.max_new_tokens : length);
+  }
+
+  // The best first.
+  std::vector<BeamAnswer> take(Index count) && {
+    if (std::ssize(answers_) > count) {
+      answers_.erase(answers_.begin() + count, answers_.end());
+    }
+    return std::move(answers_);
+  }
+
+ private:
+  double score_of(double sum, Index length) const {
+    return sum / std::pow(static_cast<double>(length), options_.length_penalty);
+  }
+
+  const BeamOptions& options_;
+  std::vector<BeamAnswer> answers_;
+};
+
+// One way on: which beam, with which token.
+struct Step {
+  std::size_t beam = 0;
+  Token token = 0;
+  double sum = 0.0;
+};
+
+// One search in progress.
+template <class Store>
+class BeamSearch {
+ public:
+  BeamSearch(Steps<Store>& steps, const BeamOptions& options)
+      : steps_(steps), options_(options), answers_(options) {}
+
+  // From the prompt, whose last logits are in row 0; `most`: new tokens of an answer.
+  std::vector<BeamAnswer> run(const Sequence<Store&>& prompt, Index most) {
+    beams_.push_back({prompt.fork(), 0.0});
+    for (Index length = 1;; ++length) {
+      advance(extensions(), length);
+      if (beams_.empty() || answers_.closed(beams_.front().sum, length)) break;
+      if (length < most && step()) continue;
+      for (const Beam& beam : beams_) {  // which end here
+        answers_.add(beam.tokens(), beam.sum, length, false);
+      }
+      break;
+    }
+    return std::move(answers_).take(options_.answers);
+  }
+
+ private:
+  struct Beam {
+    Sequence<Store> sequence;
+    double sum = 0.0;
+
+    std::vector<Token> tokens() const {
+      const auto all = sequence.text().new_tokens();
+      return {all.begin(), all.end()};
+    }
+  };
+  // One beam with one more token.
+  struct Extension {
+    std::size_t beam = 0;
+    Token token = 0;
+    double sum = 0.0;
+  };
+
+  // Extensions that are looked at: even where all end tokens of all beams are among them, as many
+  // others as there are beams.
+  Index looked_at() const noexcept {
+    return std::max<Index>(2, 1 + std::ssize(options_.end_tokens)) * options_.beams;
+  }
+
+  // Feeds the last token of every beam in one step; false where the pool has no page for one.
+  bool step() {
+    steps_.batch.clear();
+    for (Beam& beam : beams_) {
+      beam.sequence.plan(1);
+      if (beam.sequence.reserve()) return false;
+      beam.sequence.fill(steps_.batch);
+    }
+    steps_.run();
+    return true;
+  }
+
+  // The best extensions of all beams, whose logits are in the rows of the workspace.
+  std::vector<Extension> extensions() {
+    std::vector<Extension> all;
+    for (std::size_t beam = 0; beam < beams_.size(); ++beam) {
+      const std::span<const float> logits = steps_.workspace.logits(static_cast<Index>(beam));
+      for (const LogProbability& best : top_log_probabilities(logits, looked_at())) {
+        if (std::isinf(best.value)) break;
+        all.push_back({beam, best.token, beams_[beam].sum + best.value});
+      }
+    }
+    std::ranges::sort(all, [](const Extension& a, const Extension& b) {
+      if (a.sum != b.sum) return a.sum > b.sum;
+      return a.beam != b.beam ? a.beam < b.beam : a.token < b.token;
+    });
+    all.resize(std::min(all.size(), static_cast<std::size_t>(looked_at())));
+    return all;
+  }
+
+  // Ends the texts that end among the first extensions, and makes the others the beams.
+  void advance(std::span<const Extension> extensions, Index length) {
+    std::vector<Beam> next;
+    for (std::size_t at = 0; at < extensions.size() && std::ssize(next) < options_.beams; ++at) {
+      const Extension& extension = extensions[at];
+      const Beam& parent = beams_[extension.beam];
+      if (std::ranges::count(options_.end_tokens, extension.token) > 0) {
+        const bool late = static_cast<Index>(at) >= options_.beams;
+        if (!late) answers_.add(parent.tokens(), extension.sum, length, true);
+        continue;
+      }
+      next.push_back({parent.sequence.fork(), extension.sum});
+      next.back().sequence.text().append(extension.token);
+    }
+    beams_ = std::move(next);
+  }
+
+  Steps<Store>& steps_;
+  const BeamOptions& options_;
+  Answers answers_;
+  std::vector<Beam> beams_;  // the best first
+};
+
+}  // namespace detail
+
+template <codec::Codec K, codec::Codec V>
+std::vector<BeamAnswer> beam_search(const model::Decoder& decoder, kv::Paged<K, V>& store,
+                                    model::Workspace& workspace, std::span<const Token> prompt,
+                                    const BeamOptions& options) {
+  using Store = kv::Paged<K, V>;
+  constexpr const char* kWho = "decoding::beam_search";
+  check(options);
+  detail::Steps<Store> steps{decoder, workspace};
+  const detail::Room room = detail::check_run(steps, store, prompt, {}, kWho);
+  detail::check_sequences(workspace, options.beams, "beams", kWho);
+  detail::Sequence<Store&> whole(detail::Text(prompt, {}, decoder.config().vocabulary), store,
+                                 room);
+  whole.reuse_store(kWho);
+  whole.feed(steps);
+  // The last token of an answer is not fed.
+  const Index most = std::min(options.max_new_tokens, room.tokens - std::ssize(prompt) + 1);
+  return detail::BeamSearch<Store>(steps, options).run(whole, most);
+}
+
+}  // namespace decant::inline v0::decoding

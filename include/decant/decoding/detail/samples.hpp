@@ -1,0 +1,128 @@
+// decant/decoding/detail/samples.hpp - several sequences from one prompt: what generate_samples()
+// does.
+//
+// Tested by   tests/decoding/samples_test.cpp
+#pragma once
+
+#include <decant/codec/concept.hpp>
+#include <decant/core/error.hpp>
+#include <decant/core/executor.hpp>
+#include <decant/core/types.hpp>
+#include <decant/decoding/detail/sequence.hpp>
+#include <decant/decoding/detail/steps.hpp>
+#include <decant/decoding/detail/text.hpp>
+#include <decant/decoding/generation.hpp>
+#include <decant/decoding/samples.hpp>
+#include <decant/kv/paged.hpp>
+#include <decant/model/decoder.hpp>
+#include <decant/model/workspace.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace decant::inline v0::decoding::detail {
+
+template <class Store>
+class Samples {
+ public:
+  Samples(Steps<Store>& steps, FunctionRef<bool(Index, Token)> sink) : steps_(steps), sink_(sink) {}
+
+  // All go on from the prompt, whose last logits are in row 0 unless it was interrupted.
+  std::vector<Generation> run(const Sequence<Store&>& prompt, Index samples,
+                              std::optional<Reason> interrupted) {
+    generations_.resize(static_cast<std::size_t>(samples));
+    for (Index at = 0; at < samples; ++at) {
+      running_.push_back({at, prompt.fork(static_cast<std::uint64_t>(at))});
+    }
+    if (interrupted) {
+      end_those([&](Sample&, Index) { return interrupted; });
+    } else {
+      begin();
+    }
+    while (!running_.empty()) step();
+    return std::move(generations_);
+  }
+
+ private:
+  struct Sample {
+    Index number;
+    Sequence<Store> sequence;
+    bool ended = false;
+  };
+
+  // The first token of each, all from the same logits, which choosing a token changes.
+  void begin() {
+    const std::span<float> logits = steps_.workspace.logits(0);
+    const std::vector<float> given(logits.begin(), logits.end());
+    end_those([&](Sample& sample, Index) {
+      std::ranges::copy(given, logits.begin());
+      return accept(sample, 0);
+    });
+  }
+
+  // One more token of each.
+  void step() {
+    steps_.batch.clear();
+    end_those([&](Sample& sample, Index) {
+      auto why = sample.sequence.text().interruption();
+      sample.sequence.plan(1);
+      if (!why) why = sample.sequence.reserve();
+      return why;
+    });
+    if (running_.empty()) return;
+    for (Sample& sample : running_) sample.sequence.fill(steps_.batch);
+    steps_.run();
+    end_those([&](Sample& sample, Index row) { return accept(sample, row); });
+  }
+
+  std::optional<Reason> accept(Sample& sample, Index row) {
+    return sample.sequence.accept(steps_.workspace, row,
+                                  [&](Token token) { return sink_(sample.number, token); });
+  }
+
+  // Ends those for which why(sample, place among those that run) gives a reason, one by one, so
+  // that the others find their pages free.
+  template <class F>
+  void end_those(F&& why) {
+    Index row = 0;
+    for (Sample& sample : running_) {
+      const std::optional<Reason> ended = why(sample, row++);
+      if (!ended) continue;
+      generations_[static_cast<std::size_t>(sample.number)] = sample.sequence.finish(*ended);
+      [[maybe_unused]] const Store released = std::move(sample.sequence.store());
+      sample.ended = true;
+    }
+    std::erase_if(running_, [](const Sample& sample) { return sample.ended; });
+  }
+
+  Steps<Store>& steps_;
+  FunctionRef<bool(Index, Token)> sink_;
+  std::vector<Sample> running_;
+  std::vector<Generation> generations_;
+};
+
+template <codec::Codec K, codec::Codec V>
+std::vector<Generation> generate_samples(const model::Decoder& decoder, kv::Paged<K, V>& store,
+                                         model::Workspace& workspace, std::span<const Token> prompt,
+                                         const GenerateOptions& options, Index samples,
+                                         FunctionRef<bool(Index, Token)> sink) {
+  using Store = kv::Paged<K, V>;
+  constexpr const char* kWho = "decoding::generate_samples";
+  expects(samples >= 1, kWho, ": ", samples, " samples");
+  expects(!options.recompute, kWho, ": recompute is for generate() alone");
+  Steps<Store> steps{decoder, workspace};
+  check_run(steps, store, prompt, options, kWho);
+  check_sequences(workspace, samples, "samples", kWho);
+  Sequence<Store&> whole(Text(prompt, options, decoder.config().vocabulary), store, room(decoder));
+  whole.reuse_store(kWho);
+  const std::optional<Reason> interrupted = whole.feed(steps);
+  whole.text().statistics().prefill_seconds = whole.text().seconds();
+  return Samples<Store>(steps, sink).run(whole, samples, interrupted);
+}
+
+}  // namespace decant::inline v0::decoding::detail

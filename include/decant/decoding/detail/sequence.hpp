@@ -1,0 +1,286 @@
+// decant/decoding/detail/sequence.hpp - one sequence on its way through steps: its text, the store
+// of its keys and values, and the rows that it has of the next step.
+//
+// generate(), samples, beam search and the scheduler are policies over this state: they plan rows
+// and drafts, have the stores make room, fill a batch, and hand over the rows of logits. A draft is
+// accepted when it is the token that is sampled without it; rejected ones leave the store. So
+// drafts change no token, unless verification by rejection is asked for.
+//
+// Tested by   tests/decoding/{generate,speculative,tree_drafter,samples,beam,scheduler}_test.cpp
+#pragma once
+
+#include <decant/core/error.hpp>
+#include <decant/core/types.hpp>
+#include <decant/decoding/detail/steps.hpp>
+#include <decant/decoding/detail/text.hpp>
+#include <decant/decoding/drafter.hpp>
+#include <decant/kv/store.hpp>
+#include <decant/model/batch.hpp>
+#include <decant/model/config.hpp>
+#include <decant/model/workspace.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace decant::inline v0::decoding::detail {
+
+// What a step has left for the drafts of a sequence beside the row of its last token.
+struct DraftRoom {
+  Index most = 0;  // drafts in a branch
+  Index rows = 0;  // in all branches; every branch but the first has one for the last token too
+  Index sequences = 0;  // branches beside the first
+};
+
+// `Store` is a store that the sequence owns, or a reference to one that it borrows.
+template <class Store>
+class Sequence {
+ public:
+  using S = std::remove_reference_t<Store>;
+
+  Sequence(Text text, Store&& store, const Room& room)
+      : text_(std::move(text)), store_(std::forward<Store>(store)), room_(room) {}
+
+  // Another that goes on from here, with the random numbers of the `n`-th sequence after this one.
+  Sequence<S> fork(std::uint64_t n = 0) const {
+    return {text_.of_sequence(n), store_.fork(), room_};
+  }
+
+  Text& text() noexcept { return text_; }
+  const Text& text() const noexcept { return text_; }
+  S& store() noexcept { return store_; }
+  const S& store() const noexcept { return store_; }
+  // Tokens that the store does not hold yet.
+  Index lack() const noexcept { return std::ssize(text_.tokens()) - store_.end(); }
+
+  // Takes what the store holds as the beginning of the prompt, but for the prompt's last token,
+  // whose logits are needed.
+  //
+  // Errors   CannotRewind, and nothing changed then
+  void reuse_store(std::string_view who) {
+    const Index cached = text_.options().recompute
+                             ? 0
+                             : std::min<Index>(store_.end(), std::ssize(text_.tokens()) - 1);
+    expects<CannotRewind>(cached == 0 || cached >= store_.earliest_rewind(), who,
+                          ": the store cannot go back to ", cached, " tokens, only to ",
+                          store_.earliest_rewind());
+    store_.rewind(cached);
+    text_.statistics().cached_tokens = cached;
+  }
+
+  // Another store in the place of its own; nothing is planned then.
+  void set_store(S&& store) {
+    plan(0);
+    store_ = std::move(store);
+  }
+
+  // Feeds all that the store lacks; gives why it did not, if so.
+  //
+  // Errors   CacheFull before the first new token
+  std::optional<Reason> feed(Steps<S>& steps) {
+    return unless_full([&] {
+      std::optional<Reason> why;
+      detail::feed(steps, store_, text_.tokens(), [&] { return !(why = text_.interruption()); });
+      return why;
+    });
+  }
+
+  // Plan: the next `rows` tokens that the store lacks, without drafts.
+  void plan(Index rows) {
+    drop_drafts();
+    rows_ = rows;
+    gives_logits_ = rows > 0 && rows == lack();
+  }
+
+  // Plan: drafts behind the last token, where that is all that the store lacks.
+  //
+  // Errors   std::invalid_argument where drafts are too many or no tokens of the model; whatever
+  //          the drafter throws
+  void propose(const Propose& drafter, const DraftRoom& room, const model::Config& config,
+               std::string_view who) {
+    const Index most = std::min({room.most, room.rows, text_.left() - 1});
+    if (rows_ != 1 || !gives_logits_ || most <= 0) return;
+    drafter(text_.history(), most, branches_);
+    std::size_t used = 0;
+    Index rows = room.rows;
+    for (std::vector<Token>& branch : branches_) {
+      expects(std::ssize(branch) <= most, who, ": a drafter that proposes ", branch.size(),
+              " tokens where ", most, " are asked for");
+      check_tokens(branch, config, who, "drafts");
+      const Index own = used == 0 ? 0 : 1;
+      const Index length = std::min(std::ssize(branch), rows - own);
+      if (length < 1 || static_cast<Index>(used) > room.sequences) continue;
+      rows -= own + length;
+      branch.resize(static_cast<std::size_t>(length));
+      std::swap(branches_[used++], branch);
+    }
+    branches_.resize(used);
+  }
+
+  // Rows of the next step in all, and those of them that give logits.
+  Index planned_rows() const noexcept {
+    Index rows = rows_ + std::max<Index>(0, std::ssize(branches_) - 1);
+    for (const auto& branch : branches_) rows += std::ssize(branch);
+    return rows;
+  }
+  Index logit_rows() const noexcept { return gives_logits_ ? planned_rows() - rows_ + 1 : 0; }
+  Index rows() const noexcept { return rows_; }
+  Index branches() const noexcept { return std::ssize(branches_); }
+  Index drafts() const noexcept {
+    return planned_rows() - rows_ - std::max<Index>(0, branches() - 1);
+  }
+
+  void drop_drafts() noexcept {
+    branches_.clear();
+    forks_.clear();
+  }
+
+  // A fork of the store for each branch but the first.
+  void fork_branches() {
+    if constexpr (Forkable<S>) {
+      if (branches() > 1 && forks_.empty()) store_.rewind(store_.end());  // reserves nothing now
+      while (std::ssize(forks_) + 1 < branches()) forks_.push_back(store_.fork());
+    }
+  }
+
+  // Pages that what is planned takes beside those that the stores have; with forks, a bound.
+  Index pages() const {
+    Index pages = store_.pages_for(rows_ + (branches_.empty() ? 0 : std::ssize(branches_.front())));
+    for (std::size_t at = 0; at < forks_.size(); ++at) {
+      pages += forks_[at].pages_for(1 + std::ssize(branches_[at + 1]));
+    }
+    return pages;
+  }
+
+  // Room in the stores for what is planned, without its drafts when there is none for them; or why
+  // there is none.
+  //
+  // Errors   CacheFull before the first new token
+  std::optional<Reason> reserve() {
+    if (!branches_.empty()) {
+      try {
+        fork_branches();
+        store_.reserve(rows_ + std::ssize(branches_.front()));
+        for (std::size_t at = 0; at < forks_.size(); ++at) {
+          forks_[at].reserve(1 + std::ssize(branches_[at + 1]));
+        }
+        return std::nullopt;
+      } catch (const CacheFull&) {
+        drop_drafts();
+        store_.rewind(store_.end());
+      }
+    }
+    return unless_full([&] {
+      store_.reserve(rows_);
+      return std::optional<Reason>();
+    });
+  }
+
+  // Fill: adds what is planned to a batch, which borrows the stores.
+  void fill(model::Batch<S>& batch) {
+    if (rows_ == 0) return;
+    using Drafts = std::span<const Token>;
+    detail::fill(batch, store_, text_.tokens(), rows_,
+                 branches_.empty() ? Drafts() : Drafts(branches_.front()));
+    for (std::size_t at = 0; at < forks_.size(); ++at) {
+      detail::fill(batch, forks_[at], text_.tokens(), 1, Drafts(branches_[at + 1]));
+    }
+  }
+
+  // Accept: takes the tokens of its rows of logits, which begin with `first`, and drops the drafts
+  // that were rejected from the store. Gives why the text has ended, if it has.
+  //
+  // Errors   as Text::take(); the store then holds what belongs to the tokens before
+  std::optional<Reason> accept(model::Workspace& workspace, Index first, Sink sink,
+                               DraftDistribution distribution = kNoDistribution) {
+    text_.statistics().proposed_tokens += drafts();
+    try {
+      const std::optional<Reason> ended = take(workspace, first, sink, distribution);
+      rewind();
+      if (!ended && std::ssize(text_.tokens()) > room_.tokens) return room_.beyond;
+      return ended;
+    } catch (...) {
+      rewind();
+      throw;
+    }
+  }
+
+  // Finish: what came of it.
+  Generation finish(Reason reason) noexcept {
+    text_.statistics().cache_bytes = store_.bytes();
+    return text_.finish(reason);
+  }
+
+ private:
+  static constexpr auto kNone = [](Index) { return std::span<const Candidate>(); };
+  static inline const DraftDistribution kNoDistribution = kNone;
+
+  // A store without room ends a text that has begun; before that, it is the caller's to hear of.
+  template <class F>
+  std::optional<Reason> unless_full(F&& work) {
+    try {
+      return work();
+    } catch (const CacheFull&) {
+      if (text_.generated() == 0) throw;
+      return Reason::cache_full;
+    }
+  }
+
+  // Along the first branch while its drafts are accepted, then along one that goes on as the tokens
+  // did.
+  std::optional<Reason> take(model::Workspace& workspace, Index first, Sink sink,
+                             DraftDistribution distribution) {
+    if (branches_.empty()) return text_.take(workspace, first, {}, sink, distribution);
+    const std::size_t begin = text_.tokens().size();
+    for (std::size_t branch = 0; branch < branches_.size();) {
+      const std::size_t taken = text_.tokens().size() - begin;
+      const auto rest = std::span<const Token>(branches_[branch]).subspan(taken);
+      const Index row = first + first_row(branch) + static_cast<Index>(taken);
+      if (const auto ended = text_.take(workspace, row, rest, sink, distribution)) return ended;
+      branch = next_branch(branch, text_.tokens().subspan(begin));
+    }
+    return std::nullopt;
+  }
+
+  Index first_row(std::size_t branch) const {
+    Index row = 0;
+    for (std::size_t at = 0; at < branch; ++at) row += 1 + std::ssize(branches_[at]);
+    return row;
+  }
+
+  // The next branch that begins with the tokens taken, whose fork becomes the store; or the end.
+  std::size_t next_branch(std::size_t branch, std::span<const Token> taken) {
+    while (++branch < branches_.size()) {
+      if (branches_[branch].size() < taken.size()) continue;
+      if (!std::ranges::equal(taken, std::span(branches_[branch]).first(taken.size()))) continue;
+      std::swap(store_, forks_[branch - 1]);
+      text_.statistics().accepted_tokens += 1;
+      break;
+    }
+    return branch;
+  }
+
+  // Drops rejected drafts from the store. The last new token has not been fed, unless an end token
+  // came behind it.
+  void rewind() {
+    const Index unfed = text_.ended() || text_.generated() == 0 ? 0 : 1;
+    store_.rewind(std::min<Position>(store_.end(), std::ssize(text_.tokens()) - unfed));
+    drop_drafts();
+  }
+
+  Text text_;
+  Store store_;
+  Room room_;
+  Index rows_ = 0;                            // planned, of its own tokens
+  bool gives_logits_ = false;                 // whether those reach its last token
+  std::vector<std::vector<Token>> branches_;  // planned drafts
+  std::vector<S> forks_;                      // of the store, for all branches but the first
+};
+
+}  // namespace decant::inline v0::decoding::detail

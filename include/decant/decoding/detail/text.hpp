@@ -1,0 +1,176 @@
+// decant/decoding/detail/text.hpp - a text that grows by one token for each row of logits, until it
+// ends.
+//
+// Which token follows, and whether it is the last, depends on the sequence alone, not on how its
+// rows of logits were computed.
+//
+// Tested by   tests/decoding/{generate,control,speculative,rejection,samples,scheduler}_test.cpp
+#pragma once
+
+#include <decant/core/executor.hpp>
+#include <decant/core/random.hpp>
+#include <decant/core/types.hpp>
+#include <decant/decoding/candidates.hpp>
+#include <decant/decoding/generation.hpp>
+#include <decant/decoding/log_probabilities.hpp>
+#include <decant/decoding/penalties.hpp>
+#include <decant/decoding/rejection.hpp>
+#include <decant/decoding/sampler.hpp>
+#include <decant/decoding/statistics.hpp>
+#include <decant/model/profile.hpp>
+#include <decant/model/workspace.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace decant::inline v0::decoding::detail {
+
+using Sink = FunctionRef<bool(Token)>;
+// The distribution that draft number `at` was drawn from; empty for all on the draft itself.
+using DraftDistribution = FunctionRef<std::span<const Candidate>(Index at)>;
+
+// Precondition: prompt and options passed check(). Times count from `since`.
+//
+// Errors   take(): std::bad_alloc, BadLogits, NoCandidate, std::invalid_argument where a mask does
+//          not fit the vocabulary, and whatever mask and sink throw; the tokens before it stand
+// Cost     memory for the tokens, and from the first take() on that of a Sampler; of a token as
+//          Sampler, and O(vocabulary) more where log-probabilities are asked for
+// Threads  one owner
+class Text {
+ public:
+  Text(std::span<const Token> prompt, GenerateOptions options, Index vocabulary,
+       const Stopwatch& since = {})
+      : watch_(since),
+        options_(std::move(options)),
+        vocabulary_(vocabulary),
+        given_(options_.prompt_tokens.value_or(std::ssize(prompt))),
+        tokens_(prompt.begin(), prompt.end()) {
+    result_.statistics.prompt_tokens = std::ssize(prompt);
+  }
+
+  // The same so far, with the random numbers of the `n`-th sequence after its own.
+  Text of_sequence(std::uint64_t n) const {
+    Text other = *this;
+    other.options_.sequence += n;
+    return other;
+  }
+
+  const GenerateOptions& options() const noexcept { return options_; }
+  // Prompt and new tokens.
+  std::span<const Token> tokens() const noexcept { return tokens_; }
+  std::span<const Token> new_tokens() const noexcept {
+    return tokens().last(static_cast<std::size_t>(generated()));
+  }
+  History history() const noexcept { return {tokens_, given_}; }
+  Index generated() const noexcept {
+    return std::ssize(tokens_) - result_.statistics.prompt_tokens;
+  }
+  // How many more tokens may come.
+  Index left() const noexcept { return options_.max_new_tokens - generated(); }
+  // Whether an end or stop token ended it; then every token before it has been fed.
+  bool ended() const noexcept { return result_.ended_by.has_value(); }
+  Statistics& statistics() noexcept { return result_.statistics; }
+  double seconds() const { return watch_.seconds(); }
+
+  // Why it should end before its next step, if it should.
+  std::optional<Reason> interruption() const {
+    if (options_.cancel.stop_requested()) return Reason::cancelled;
+    if (watch_.seconds() > options_.max_seconds) return Reason::time;
+    return std::nullopt;
+  }
+
+  void append(Token token) {
+    if (options_.log_probabilities) {
+      result_.log_probabilities.push_back(
+          log_probabilities(raw_, token, *options_.log_probabilities));
+    }
+    tokens_.push_back(token);
+    Statistics& statistics = result_.statistics;
+    const double now = watch_.seconds();
+    if (generated() == 1) statistics.time_to_first_token = now;
+    statistics.decode_seconds = now - statistics.time_to_first_token;
+  }
+
+  // Takes the tokens of rows of logits: row `first` follows the tokens so far, and the row behind
+  // each draft follows that draft, for as long as drafts are accepted. Gives why the text has
+  // ended, if it has.
+  std::optional<Reason> take(model::Workspace& workspace, Index first,
+                             std::span<const Token> drafts, Sink sink,
+                             DraftDistribution distribution) {
+    for (Index row = 0; left() > 0; ++row) {
+      const Token token = sample(workspace, first, row, drafts, distribution);
+      if (options_.stop.is_end(token) || options_.stop.is_stop(token)) return end_by(token);
+      append(token);
+      if (!sink(token)) return Reason::sink;
+      if (row == std::ssize(drafts) || drafts[static_cast<std::size_t>(row)] != token) break;
+      result_.statistics.accepted_tokens += 1;
+    }
+    if (left() == 0) return Reason::length;
+    return std::nullopt;
+  }
+
+  // What came of it.
+  Generation finish(Reason reason) noexcept {
+    result_.reason = reason;
+    result_.statistics.generated_tokens = generated();
+    if (std::ssize(result_.log_probabilities) > generated()) {  // append() failed between the two
+      result_.log_probabilities.pop_back();
+    }
+    tokens_.erase(tokens_.begin(), tokens_.begin() + result_.statistics.prompt_tokens);
+    result_.tokens = std::move(tokens_);
+    return std::move(result_);
+  }
+
+ private:
+  // What penalties, masks and min_new_tokens count as text.
+  std::span<const Token> text() const { return tokens().subspan(static_cast<std::size_t>(given_)); }
+
+  Token sample(model::Workspace& workspace, Index first, Index row, std::span<const Token> drafts,
+               DraftDistribution distribution) {
+    const std::span<float> logits = workspace.logits(first + row);
+    if (options_.log_probabilities) raw_.assign(logits.begin(), logits.end());
+    options_.stop.ban_early(logits, std::ssize(text()));
+    if (options_.allowed) allow_only(logits, options_.allowed(text()));
+    Token token = 0;
+    model::profiled(
+        workspace.profile(), model::Operation::sampling,
+        [&] { return model::Work{.bytes = static_cast<double>(logits.size_bytes())}; },
+        [&] {
+          if (!sampler_) sampler_.emplace(options_.sampler, vocabulary_);
+          sampler_->penalise(logits, history());
+          token = choose(logits, row, drafts, distribution);
+        });
+    return token;
+  }
+
+  Token choose(std::span<const float> logits, Index row, std::span<const Token> drafts,
+               DraftDistribution distribution) {
+    const Position position = std::ssize(tokens_);
+    if (options_.verification == Verification::agreement || row >= std::ssize(drafts)) {
+      return sampler_->sample(logits, options_.sequence, position);
+    }
+    const double u = uniform(options_.sampler.seed, options_.sequence, position, 1);
+    return verify(sampler_->candidates(logits), distribution(row),
+                  drafts[static_cast<std::size_t>(row)], u);
+  }
+
+  Reason end_by(Token token) {
+    result_.ended_by = token;
+    return options_.stop.is_end(token) ? Reason::end_token : Reason::stop_token;
+  }
+
+  Stopwatch watch_;
+  GenerateOptions options_;
+  Index vocabulary_;
+  std::optional<Sampler> sampler_;  // made late, since it has scratch memory
+  Index given_;                     // tokens that count as the prompt
+  std::vector<Token> tokens_;
+  std::vector<float> raw_;  // a row as the model gave it
+  Generation result_;
+};
+
+}  // namespace decant::inline v0::decoding::detail
