@@ -74,6 +74,7 @@ set(DECANT_HEADERS
   include/decant/decoding/generate.hpp
   include/decant/decoding/generation.hpp
   include/decant/decoding/log_probabilities.hpp
+  include/decant/decoding/logits.hpp
   include/decant/decoding/model_drafter.hpp
   include/decant/decoding/penalties.hpp
   include/decant/decoding/rejection.hpp
@@ -87,7 +88,6 @@ set(DECANT_HEADERS
   include/decant/decoding/stop.hpp
   include/decant/decoding/detail/admission.hpp
   include/decant/decoding/detail/beam.hpp
-  include/decant/decoding/detail/event_list.hpp
   include/decant/decoding/detail/generate.hpp
   include/decant/decoding/detail/job.hpp
   include/decant/decoding/detail/samples.hpp

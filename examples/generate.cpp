@@ -104,12 +104,18 @@ std::vector<Token> encode(const Options& options, const text::Tokenizer& tokeniz
   return tokens;
 }
 
-void print(const decoding::Generation& generation) {
-  const decoding::Statistics& of = generation.statistics;
+// What came of a run whose text is shown.
+struct Shown {
+  decoding::Generation generation;
+  bool stopped = false;  // by a stop string
+};
+
+void print(const Shown& shown) {
+  const decoding::Statistics& of = shown.generation.statistics;
   std::cerr << "prompt tokens          " << of.prompt_tokens << '\n'
             << "cached tokens          " << of.cached_tokens << '\n'
             << "generated tokens       " << of.generated_tokens << ", ended by "
-            << name(generation.reason) << '\n'
+            << (shown.stopped ? "stop string" : name(shown.generation.reason)) << '\n'
             << "accepted drafts        " << of.accepted_tokens << " of " << of.proposed_tokens
             << '\n'
             << "time to first token    " << of.time_to_first_token * 1e3 << " ms\n"
@@ -139,9 +145,9 @@ void print_log_probabilities(const decoding::Generation& generation,
 // Prints prompt and continuation; the prompt waits for the first token, so that whatever fails
 // before it fails with nothing printed.
 template <kv::Store S>
-decoding::Generation stream(const Options& options, const text::Tokenizer& tokenizer,
-                            const model::Decoder& decoder, S& store, Index chunk,
-                            const std::vector<Token>& prompt) {
+Shown stream(const Options& options, const text::Tokenizer& tokenizer,
+             const model::Decoder& decoder, S& store, Index chunk,
+             const std::vector<Token>& prompt) {
   ThreadPool threads(options.threads);
   model::WaitingExecutor watched(threads);
   model::Workspace workspace(decoder.config(),
@@ -172,7 +178,7 @@ decoding::Generation stream(const Options& options, const text::Tokenizer& token
   if (options.profile) {
     examples::print(std::cerr, profile, watched.seconds(), examples::measure_bounds(threads));
   }
-  return generation;
+  return {std::move(generation), stops.stopped()};
 }
 
 // Refuses options that contradict several answers.
@@ -235,15 +241,15 @@ void generate(Options options) {
     options.generate.max_new_tokens = capacity - std::ssize(prompt);
     return print_several(options, tokenizer, decoder, prompt);
   }
-  const auto generation = examples::with_store(
+  const Shown shown = examples::with_store(
       options.store, decoder.config(), capacity, chunk,
       [&](auto& store) { return stream(options, tokenizer, decoder, store, chunk, prompt); });
-  if (generation.reason == decoding::Reason::cache_full) {
+  if (shown.generation.reason == decoding::Reason::cache_full) {
     std::cerr << "note: the text fills the " << decoder.config().max_positions
               << " positions that the model was made for\n";
   }
-  if (options.stats) print(generation);
-  if (options.generate.log_probabilities) print_log_probabilities(generation, tokenizer);
+  if (options.stats) print(shown);
+  if (options.generate.log_probabilities) print_log_probabilities(shown.generation, tokenizer);
 }
 
 }  // namespace

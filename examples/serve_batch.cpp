@@ -148,9 +148,11 @@ class Engine {
     Json id;
     try {
       examples::JsonRequest said = examples::parse_request(line, number_, id);
-      said.cancels ? cancel(id) : submit(id, std::move(said));
+      said.cancels ? cancel(id) : submit(id.is_null() ? Json(number_) : id, std::move(said));
     } catch (const std::exception& error) {
-      say({{"id", id}, {"error", error.what()}});
+      // Without an id of its own a line is not named by a number that may be another's id.
+      const bool named = !id.is_null();
+      say({{named ? "id" : "line", named ? id : Json(number_)}, {"error", error.what()}});
     }
   }
 

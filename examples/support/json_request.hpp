@@ -149,12 +149,12 @@ inline decant::decoding::Request options_of(const decant::files::JsonObject& lin
 
 }  // namespace detail
 
-// `id` is set as soon as it is known, so that what is wrong can be told of the right request: to
-// what the line says, or its number.
+// `id` is set as soon as the line gives one, so that an error is told of the right request; it
+// stays null where the line gives none.
 //
 // Errors   decant::FormatError naming line and field
 inline JsonRequest parse_request(std::string_view text, Index number, decant::files::Json& id) {
-  id = number;
+  id = nullptr;
   const std::string place = decant::sentence("line ", number);
   const decant::files::Json json = decant::files::parse_json(text, place);
   decant::expects<decant::FormatError>(json.is_object(), place, ": is ", json.type_name(),

@@ -35,6 +35,7 @@
 #include <decant/decoding/generate.hpp>
 #include <decant/decoding/generation.hpp>
 #include <decant/decoding/log_probabilities.hpp>
+#include <decant/decoding/logits.hpp>
 #include <decant/decoding/model_drafter.hpp>
 #include <decant/decoding/penalties.hpp>
 #include <decant/decoding/rejection.hpp>

@@ -270,7 +270,7 @@ TEST_F(Beams, ReuseWhatTheStoreHolds) {
   EXPECT_EQ(again[0].score, expected[0].score);
 }
 
-TEST_F(Beams, RefuseWhatMeansNothing) {
+TEST_F(Beams, RefuseInvalidOptions) {
   for (const BeamOptions& options : {BeamOptions{.beams = 0},
                                      {.beams = 2, .answers = 3},
                                      {.answers = 0},
@@ -294,7 +294,7 @@ TEST_F(Beams, RefuseWhatMeansNothing) {
 }
 
 // An answer of three tokens with a sum of -1.2; a beam of five with -1.5, at most ten.
-TEST(BeamAnswers, AreBeatenByWhatCanStillBecomeOfABeam) {
+TEST(BeamAnswers, AreBeatenByWhatARunningBeamCanReach) {
   const auto goes_on = [](double penalty, EarlyStopping stopping) {
     const BeamOptions options = {
         .beams = 1, .max_new_tokens = 10, .length_penalty = penalty, .early_stopping = stopping};

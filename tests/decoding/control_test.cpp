@@ -1,5 +1,5 @@
-// What a caller does to a run while it goes: time, cancellation, masks, penalties, and what it
-// tells of probabilities.
+// What a caller asks of a run: limits of time, cancellation, masks, penalties and
+// log-probabilities.
 #include "decoding/models.hpp"
 
 #include <decant/codec/plain.hpp>
@@ -53,7 +53,7 @@ TEST_F(Control, EndsWhenTheTimeIsUp) {
 }
 
 // With all that looks back: penalties count the text of both runs, and not the prompt.
-TEST_F(Control, EndsWhenItIsCancelledAndGoesOnAsIfItHadNot) {
+TEST_F(Control, EndsWhenCancelledAndContinuesAsIfItHadNot) {
   GenerateOptions options = {
       .max_new_tokens = 12,
       .stop = {.end_tokens = {1, 2}, .min_new_tokens = 7},
@@ -153,7 +153,7 @@ TEST_F(Control, PenalisesRecomputedRowsAsCachedOnes) {
   EXPECT_EQ(run(recomputed).tokens, cached.tokens);
 }
 
-TEST_F(Control, TellsHowProbableTokensWere) {
+TEST_F(Control, GivesLogProbabilities) {
   const Generation plain = run({.max_new_tokens = 6});
   EXPECT_TRUE(plain.log_probabilities.empty());
   const Generation told = run(

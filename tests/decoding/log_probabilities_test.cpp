@@ -28,7 +28,7 @@ TEST(LogProbabilities, OfEqualLogitsGoByTheLowerId) {
   EXPECT_EQ(found.top[1].token, 2);
 }
 
-TEST(LogProbabilities, TakeMemoryOnlyForWhatWasAskedFor) {
+TEST(LogProbabilities, AllocateOnlyForTheCountAsked) {
   const std::vector<float> logits(5000, 1.0f);
   EXPECT_LE(log_probabilities(logits, 7, 3).top.capacity(), 3u);
   EXPECT_EQ(log_probabilities(logits, 7, 0).top.capacity(), 0u);
@@ -42,7 +42,7 @@ TEST(LogProbabilities, OfABannedTokenIsMinusInfinity) {
   EXPECT_EQ(found.top[0], (LogProbability{1, 0.0}));
 }
 
-TEST(LogProbabilities, RefuseWhatIsNoRow) {
+TEST(LogProbabilities, RefuseInvalidRows) {
   const std::vector<float> logits = {1, 2};
   EXPECT_THROW(log_probabilities(logits, 2, 1), std::invalid_argument);
   EXPECT_THROW(log_probabilities(logits, -1, 1), std::invalid_argument);

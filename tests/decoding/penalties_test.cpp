@@ -160,7 +160,7 @@ TEST(AllowOnly, LeavesNoCandidateWhereAllOthersAreBanned) {
   }
 }
 
-TEST(Penalties, RefuseWhatMeansNothing) {
+TEST(Penalties, RefuseInvalidOptions) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   const float infinite = std::numeric_limits<float>::infinity();
   const std::vector<PenaltyOptions> refused = {

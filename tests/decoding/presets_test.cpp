@@ -1,4 +1,4 @@
-// The same logits under the filter orders of several engines.
+// The same options under the orders of several engines.
 #include <decant/decoding/sampler.hpp>
 
 #include <gtest/gtest.h>
@@ -47,7 +47,7 @@ TEST(Presets, AreOptionsThatMeanSomething) {
   for (const SamplerOptions& preset :
        {presets::hf(), presets::openai_vllm(), presets::llama_cpp()}) {
     EXPECT_NO_THROW(check(preset));
-    EXPECT_EQ(preset.order.size(), 6u);
+    EXPECT_EQ(preset.order.size(), kFilters.size());
   }
 }
 

@@ -1,4 +1,4 @@
-// Verification by rejection samples from the target model's distribution, whatever the drafter.
+// Drafts verified by rejection leave the first model's distribution, whatever the drafter.
 #include "law/models.hpp"
 
 #include <decant/codec/plain.hpp>
@@ -28,16 +28,16 @@ std::vector<Candidate> candidates_of(const Shares& shares) {
   return all;
 }
 
-// The distribution of the accepted token, summed over all draft tokens and a grid of u.
+// The distribution of the token that is taken, summed over all drafts and a grid of u.
 Shares taken(const Shares& target, const Shares& draft, const Shares& told) {
   constexpr int kGrid = 20000;
   Shares result(target.size(), 0.0);
-  for (std::size_t drafted = 0; drafted < draft.size(); ++drafted) {
-    if (draft[drafted] == 0) continue;
+  for (std::size_t token = 0; token < draft.size(); ++token) {
+    if (draft[token] == 0) continue;
     for (int step = 0; step < kGrid; ++step) {
-      const Token token = verify(candidates_of(target), candidates_of(told),
-                                 static_cast<Token>(drafted), (step + 0.5) / kGrid);
-      result[static_cast<std::size_t>(token)] += draft[drafted] / kGrid;
+      const Token chosen = verify(candidates_of(target), candidates_of(told),
+                                  static_cast<Token>(token), (step + 0.5) / kGrid);
+      result[static_cast<std::size_t>(chosen)] += draft[token] / kGrid;
     }
   }
   return result;
@@ -49,8 +49,8 @@ void expect_shares(const Shares& found, const Shares& expected) {
   }
 }
 
-// A drafter that drew from its two best tokens, and reported these or its full distribution.
-TEST(Verify, GivesTheTargetIfTheDraftReportsItsDistribution) {
+// A drafter that drew from its two best tokens and gave that distribution, or the one before.
+TEST(Verify, GivesTheTargetWhenTheDrafterGivesItsDistribution) {
   const Shares even(4, .25);
   const Shares cut = {4.0 / 7, 3.0 / 7, 0, 0};
   expect_shares(taken(even, cut, cut), even);
@@ -65,15 +65,14 @@ TEST(Verify, GivesTheTargetOfOtherShapes) {
   }
 }
 
-// A draft token without a distribution counts as certain: it is accepted with the target's
-// probability.
-TEST(Verify, TakesADraftTokenWithoutADistributionAsCertain) {
+// A draft without a distribution is accepted as often as the target has it.
+TEST(Verify, TakesADraftWithoutADistributionForTheOnlyOne) {
   const Shares target = {.6, .1, 0, .3};
   expect_shares(taken(target, {0, 1, 0, 0}, {}), target);
   expect_shares(taken(target, {0, 0, 1, 0}, {}), target);
 }
 
-TEST(Verify, RefusesADraftTokenThatItsDrafterNeverDraws) {
+TEST(Verify, RefusesADraftThatItsDrafterNeverDraws) {
   EXPECT_THROW(verify(candidates_of({.5, .5}), candidates_of({1, 0}), 1, .5),
                std::invalid_argument);
 }
@@ -169,7 +168,7 @@ TEST_F(Rejection, LeavesTheDistributionOfTheTarget) {
   }
 }
 
-TEST_F(Rejection, LeavesItIfDraftTokensHaveNoDistribution) {
+TEST_F(Rejection, LeavesItWhenDraftsComeWithoutADistribution) {
   const Index runs = trial::kSlowBuild ? 150 : 8000;
   const GenerateOptions options = {.max_new_tokens = 3,
                                    .sampler = {.temperature = 1.5, .seed = 12},
@@ -182,7 +181,7 @@ TEST_F(Rejection, LeavesItIfDraftTokensHaveNoDistribution) {
   EXPECT_GT(accepted_, 0);
 }
 
-TEST_F(Rejection, OfAModelThatDraftsForItselfAcceptsEveryToken) {
+TEST_F(Rejection, OfAModelThatDraftsForItselfAcceptsEveryDraft) {
   const GenerateOptions options = {.max_new_tokens = 8,
                                    .sampler = {.temperature = 1, .seed = 3},
                                    .verification = Verification::rejection};

@@ -1,4 +1,4 @@
-// The draw itself: refusals, greedy choice, inverse CDF, and that only the place decides.
+// The draw itself: refusals, greedy choice, inverse CDF, and that only the position decides.
 #include <decant/core/random.hpp>
 #include <decant/decoding/sampler.hpp>
 
@@ -36,7 +36,7 @@ std::vector<float> wavy_logits(Index vocabulary) {
   return logits;
 }
 
-TEST(SamplerOptions, RefuseWhatMeansNothing) {
+TEST(SamplerOptions, RefuseInvalidOptions) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   const double infinity = std::numeric_limits<double>::infinity();
   const std::vector<SamplerOptions> refused = {
@@ -168,7 +168,7 @@ TEST(Sampler, DrawsByAscendingId) {
   EXPECT_EQ(sampler.draw(logits, kAlmostOne), 3);
 }
 
-TEST(Sampler, SampleIsTheDrawOfItsPlace) {
+TEST(Sampler, SampleIsTheDrawOfItsPosition) {
   const std::vector<float> logits = wavy_logits(50);
   Sampler sampler({.temperature = .8, .top_p = .9, .seed = 42}, 50);
   for (Position position = 0; position < 50; ++position) {

@@ -144,7 +144,7 @@ TEST_F(SamplesTest, LeaveTheirPagesToTheOthers) {
   EXPECT_EQ(generations[1].tokens, alone(1).tokens);
 }
 
-TEST_F(SamplesTest, EndWhenTheyAreTakenBack) {
+TEST_F(SamplesTest, EndWhenTheyAreCancelled) {
   options_.stop.stop_tokens.clear();
   SamplePool pool(decoder_.config().geometry(), 40, 16);
   kv::Paged<codec::F32> store(pool);

@@ -22,8 +22,8 @@ namespace {
 using namespace trial_requests;
 using SchedulerEnd = SchedulerTest;
 
-// The end of a request is reported by the next step if the step that ended it failed.
-TEST_F(SchedulerEnd, ReportsEndsOfAFailedStepInTheNext) {
+// The event of an ended request arrives, though the step that ended it failed.
+TEST_F(SchedulerEnd, DeliversTheEventsOfAFailedStepWithTheNext) {
   struct Failing final : Executor {
     bool fails = false;
     Index threads() const noexcept override { return 1; }
@@ -58,28 +58,28 @@ TEST_F(SchedulerEnd, ReportsEndsOfAFailedStepInTheNext) {
 }
 
 TEST_F(SchedulerEnd, CancelsAtAnyMoment) {
-  Bureau bureau(decoder_, 6, {.rows = 8, .logit_rows = 2, .sequences = 2});
-  const RequestId runs = bureau.submit(request(prompt(4, 1), 20));
-  const RequestId enters = bureau.submit(request(prompt(40, 2), 20));
-  const RequestId waits = bureau.submit(request(prompt(4, 3), 20));
-  for (int step = 0; step < 3; ++step) bureau.step();
-  EXPECT_TRUE(bureau.scheduler().cancel(runs));
-  EXPECT_TRUE(bureau.scheduler().cancel(enters));
-  EXPECT_TRUE(bureau.scheduler().cancel(waits));
-  EXPECT_FALSE(bureau.scheduler().cancel(77));
-  bureau.step();
-  EXPECT_TRUE(bureau.scheduler().idle());
+  SchedulerHarness harness(decoder_, 6, {.rows = 8, .logit_rows = 2, .sequences = 2});
+  const RequestId runs = harness.submit(request(prompt(4, 1), 20));
+  const RequestId enters = harness.submit(request(prompt(40, 2), 20));
+  const RequestId waits = harness.submit(request(prompt(4, 3), 20));
+  for (int step = 0; step < 3; ++step) harness.step();
+  EXPECT_TRUE(harness.scheduler().cancel(runs));
+  EXPECT_TRUE(harness.scheduler().cancel(enters));
+  EXPECT_TRUE(harness.scheduler().cancel(waits));
+  EXPECT_FALSE(harness.scheduler().cancel(77));
+  harness.step();
+  EXPECT_TRUE(harness.scheduler().idle());
   Tokens expected = alone(request(prompt(4, 1), 20));
-  expected.resize(bureau.tokens(runs).size());
+  expected.resize(harness.tokens(runs).size());
   EXPECT_GT(expected.size(), 0u);
-  EXPECT_EQ(bureau.tokens(runs), expected);
-  for (RequestId id : {runs, enters, waits}) EXPECT_EQ(bureau.reason(id), Reason::cancelled);
-  EXPECT_FALSE(bureau.scheduler().cancel(runs));
-  EXPECT_EQ(bureau.pool().used_pages(), 0);
+  EXPECT_EQ(harness.tokens(runs), expected);
+  for (RequestId id : {runs, enters, waits}) EXPECT_EQ(harness.reason(id), Reason::cancelled);
+  EXPECT_FALSE(harness.scheduler().cancel(runs));
+  EXPECT_EQ(harness.pool().used_pages(), 0);
 }
 
-TEST_F(SchedulerEnd, EndsRequestsThatTakeTooLongOrAreStopped) {
-  Bureau bureau(decoder_, 6, limits_);
+TEST_F(SchedulerEnd, EndsWhatTookTooLongOrWasStopped) {
+  SchedulerHarness harness(decoder_, 6, limits_);
   Request late = request(prompt(4, 1), 20);
   late.options.max_seconds = 0;
   std::stop_source source;
@@ -87,33 +87,33 @@ TEST_F(SchedulerEnd, EndsRequestsThatTakeTooLongOrAreStopped) {
   stopped.options.cancel = source.get_token();
   Request heard = request(prompt(4, 1), 20);
   heard.sink = [count = 0](Token) mutable { return ++count < 3; };
-  const RequestId a = bureau.submit(late), b = bureau.submit(stopped), c = bureau.submit(heard);
-  bureau.step();
+  const RequestId a = harness.submit(late), b = harness.submit(stopped), c = harness.submit(heard);
+  harness.step();
   source.request_stop();
-  bureau.finish();
-  EXPECT_EQ(bureau.reason(a), Reason::time);
-  EXPECT_EQ(bureau.reason(b), Reason::cancelled);
-  EXPECT_EQ(bureau.tokens(b).size(), 1u);
-  EXPECT_EQ(bureau.reason(c), Reason::sink);
-  EXPECT_EQ(bureau.tokens(c).size(), 3u);
+  harness.finish();
+  EXPECT_EQ(harness.reason(a), Reason::time);
+  EXPECT_EQ(harness.reason(b), Reason::cancelled);
+  EXPECT_EQ(harness.tokens(b).size(), 1u);
+  EXPECT_EQ(harness.reason(c), Reason::sink);
+  EXPECT_EQ(harness.tokens(c).size(), 3u);
 }
 
-// If a request's own functions fail, only that request ends.
-TEST_F(SchedulerEnd, FailsOnlyTheRequestWhoseFunctionThrows) {
+// A request's own functions may fail; the texts of the others go on.
+TEST_F(SchedulerEnd, EndsOnlyTheRequestThatFails) {
   const auto fails = [&](const auto& spoil) {
-    Bureau bureau(decoder_, 12, limits_);
+    SchedulerHarness harness(decoder_, 12, limits_);
     const Request good = request(prompt(6, 1), 8);
     Request bad = request(prompt(6, 2), 8);
     spoil(bad);
-    const RequestId before = bureau.submit(good), guilty = bureau.submit(bad);
-    const RequestId after = bureau.submit(good);
-    bureau.finish();
-    EXPECT_EQ(bureau.reason(guilty), Reason::failed);
-    EXPECT_TRUE(bureau.outcome(guilty).error);
-    EXPECT_EQ(bureau.tokens(before), alone(good));
-    EXPECT_EQ(bureau.tokens(after), alone(good));
-    EXPECT_EQ(bureau.scheduler().statistics().failed, 1);
-    return bureau.outcome(guilty).error;
+    const RequestId before = harness.submit(good), failing = harness.submit(bad);
+    const RequestId after = harness.submit(good);
+    harness.finish();
+    EXPECT_EQ(harness.reason(failing), Reason::failed);
+    EXPECT_TRUE(harness.outcome(failing).error);
+    EXPECT_EQ(harness.tokens(before), alone(good));
+    EXPECT_EQ(harness.tokens(after), alone(good));
+    EXPECT_EQ(harness.scheduler().statistics().failed, 1);
+    return harness.outcome(failing).error;
   };
   const auto trouble = [] { throw std::runtime_error("trouble"); };
   fails([&](Request& of) { of.sink = [=](Token) { return trouble(), true; }; });
@@ -133,53 +133,52 @@ TEST_F(SchedulerEnd, FailsOnlyTheRequestWhoseFunctionThrows) {
   EXPECT_THROW(std::rethrow_exception(none), NoCandidate);
 }
 
-// Sinks, masks and drafters may submit and cancel requests; all other calls are refused.
-TEST_F(SchedulerEnd, MayBeCalledByTheFunctionsOfItsRequests) {
+// A sink, a mask and a drafter may submit and cancel; the rest is refused.
+TEST_F(SchedulerEnd, IsCalledByTheFunctionsOfItsRequests) {
   const Request quiet = request(prompt(6, 1), 8);
   Request busy = quiet;
-  Bureau bureau(decoder_, 12, limits_);
-  Scheduler<codec::F32>& scheduler = bureau.scheduler();
+  SchedulerHarness harness(decoder_, 12, limits_);
+  Scheduler<codec::F32>& scheduler = harness.scheduler();
   RequestId self = 0, other = 0;
   std::vector<RequestId> born;
   const auto call = [&] {
     EXPECT_FALSE(scheduler.preempt(self));
     EXPECT_FALSE(scheduler.preempt(other));
     EXPECT_THROW(scheduler.step(), std::invalid_argument);
-    if (born.size() < 9) born.push_back(bureau.submit(quiet));
+    if (born.size() < 9) born.push_back(harness.submit(quiet));
     if (born.size() == 9) scheduler.cancel(other);
   };
   const std::vector<std::uint32_t> all(2, ~0u);
   busy.sink = [&](Token) { return call(), true; };
   busy.drafter = [&](const History&, Index, Branches&) { call(); };
   busy.options.allowed = [&](std::span<const Token>) { return call(), std::span(all); };
-  self = bureau.submit(busy);
-  other = bureau.submit(request(prompt(9, 2), 60));
-  bureau.finish();
+  self = harness.submit(busy);
+  other = harness.submit(request(prompt(9, 2), 60));
+  harness.finish();
   EXPECT_EQ(born.size(), 9u);
-  EXPECT_EQ(bureau.tokens(self), alone(quiet));
-  EXPECT_EQ(bureau.reason(other), Reason::cancelled);
-  for (RequestId id : born) EXPECT_EQ(bureau.tokens(id), alone(quiet));
+  EXPECT_EQ(harness.tokens(self), alone(quiet));
+  EXPECT_EQ(harness.reason(other), Reason::cancelled);
+  for (RequestId id : born) EXPECT_EQ(harness.tokens(id), alone(quiet));
 }
 
-// A token whose embedding is NaN makes the logits after it NaN, and changes nothing of other
-// requests.
-TEST_F(SchedulerEnd, ConfinesNaNToItsOwnRequest) {
+// A token whose embedding is NaN makes the logits behind it NaN, and nothing that others use.
+TEST_F(SchedulerEnd, DoesNotShareNaN) {
   reference::Model toy = reference::toy();
   for (double& number : toy.embedding.row(63)) number = trial::kNaN;
   const model::Decoder decoder(toy.config, reference::to_weights(toy));
-  Bureau bureau(decoder, 12, limits_);
+  SchedulerHarness harness(decoder, 12, limits_);
   Tokens broken = prompt(40, 2);
   std::ranges::replace(broken, 63, 1);
   broken[35] = 63;
   Tokens beginning(broken.begin(), broken.begin() + 20);
-  const RequestId guilty = bureau.submit(request(broken, 8));
-  const RequestId neighbour = bureau.submit(request(beginning, 8));
-  bureau.finish();
-  EXPECT_EQ(bureau.reason(guilty), Reason::failed);
-  EXPECT_TRUE(bureau.tokens(guilty).empty());
-  EXPECT_THROW(std::rethrow_exception(bureau.outcome(guilty).error), BadLogits);
-  EXPECT_EQ(bureau.reason(neighbour), Reason::length);
-  EXPECT_EQ(bureau.tree().matched({}, broken), 16);  // what the neighbour left
+  const RequestId failing = harness.submit(request(broken, 8));
+  const RequestId neighbour = harness.submit(request(beginning, 8));
+  harness.finish();
+  EXPECT_EQ(harness.reason(failing), Reason::failed);
+  EXPECT_TRUE(harness.tokens(failing).empty());
+  EXPECT_THROW(std::rethrow_exception(harness.outcome(failing).error), BadLogits);
+  EXPECT_EQ(harness.reason(neighbour), Reason::length);
+  EXPECT_EQ(harness.tree().matched({}, broken), 16);  // what the neighbour left
 }
 
 }  // namespace

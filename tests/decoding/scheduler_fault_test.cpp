@@ -1,5 +1,5 @@
-// tests/decoding/scheduler_fault_test.cpp - requests that are cancelled, refused and preempted, and
-// failing allocations: nothing is lost, and no request waits for ever.
+// tests/decoding/scheduler_fault_test.cpp - requests that are cancelled, refused and preempted,
+// and allocations that fail: nothing is lost, and no request waits for ever.
 #include "decoding/models.hpp"
 #include "law/allocations.hpp"
 #include "law/models.hpp"
@@ -31,9 +31,9 @@ namespace {
 using FaultPool = kv::PagePool<codec::F32>;
 using FaultTree = kv::PrefixTree<codec::F32>;
 
-// A scheduler and what it borrows.
-struct House {
-  explicit House(const model::Decoder& decoder)
+// What a scheduler borrows.
+struct Borrowed {
+  explicit Borrowed(const model::Decoder& decoder)
       : workspace(decoder.config(), {.rows = 24, .logit_rows = 8, .sequences = 5}),
         pool(decoder.config().geometry(), 9, 16),
         tree(pool, 6) {}
@@ -59,15 +59,15 @@ Request some_request(const model::Config& config, std::mt19937& random) {
   return request;
 }
 
-// A run of requests with every kind of fault, failing allocations of steps and submissions
-// included.
-class Storm {
+// A run of requests with every kind of trouble. Fails allocations of steps and of submissions.
+class StressRun {
  public:
-  Storm(const model::Decoder& decoder, Index requests)
+  StressRun(const model::Decoder& decoder, Index requests)
       : decoder_(decoder),
         requests_(requests),
-        house_(decoder),
-        scheduler_(decoder, house_.workspace, house_.pool, {.ageing_steps = 30}, &house_.tree) {}
+        borrowed_(decoder),
+        scheduler_(decoder, borrowed_.workspace, borrowed_.pool, {.ageing_steps = 30},
+                   &borrowed_.tree) {}
 
   void run() {
     while (submitted_ + refused_ < requests_ || !scheduler_.idle()) {
@@ -86,11 +86,11 @@ class Storm {
     const SchedulerStatistics& statistics = scheduler_.statistics();
     EXPECT_EQ(statistics.submitted, submitted_);
     EXPECT_EQ(statistics.ended, submitted_);
-    EXPECT_TRUE(since_.empty());  // and nobody was not told
-    EXPECT_EQ(house_.pool.used_pages(), 0);
-    EXPECT_EQ(house_.pool.free_pages() + house_.pool.cached_pages(), 9);
-    EXPECT_EQ(house_.tree.pages(), house_.pool.cached_pages());
-    // Every kind of fault did happen.
+    EXPECT_TRUE(since_.empty());  // every end had its event
+    EXPECT_EQ(borrowed_.pool.used_pages(), 0);
+    EXPECT_EQ(borrowed_.pool.free_pages() + borrowed_.pool.cached_pages(), 9);
+    EXPECT_EQ(borrowed_.tree.pages(), borrowed_.pool.cached_pages());
+    // Every kind of trouble occurred.
     EXPECT_GT(refused_, requests_ / 100);
     EXPECT_GT(failed_steps_, requests_ / 100);
     EXPECT_GT(statistics.failed, requests_ / 1000);
@@ -135,7 +135,7 @@ class Storm {
       tokens.insert(tokens.end(), event.tokens.begin(), event.tokens.end());
       if (event.outcome) end(event.request, *event.outcome);
     }
-    const FaultPool& pool = house_.pool;
+    const FaultPool& pool = borrowed_.pool;
     ASSERT_EQ(pool.free_pages() + pool.used_pages() + pool.cached_pages(), 9);
   }
 
@@ -165,7 +165,7 @@ class Storm {
 
   const model::Decoder& decoder_;
   Index requests_;
-  House house_;
+  Borrowed borrowed_;
   Scheduler<codec::F32> scheduler_;
   std::mt19937 random_{3};
   Index submitted_ = 0, refused_ = 0, failed_steps_ = 0, steps_ = 0, longest_ = 0;
@@ -175,31 +175,31 @@ class Storm {
   std::map<Reason, Index> reasons_;
 };
 
-// The environment variable DECANT_STORM_REQUESTS sets another count of requests.
+// DECANT_STORM_REQUESTS overrides how many.
 Index storm_requests() {
   const char* asked = std::getenv("DECANT_STORM_REQUESTS");
   if (asked != nullptr) return std::atol(asked);
   return trial::kSlowBuild ? 1500 : 20000;
 }
 
-TEST(SchedulerFault, LeavesNothingBehindAfterAStorm) {
+TEST(SchedulerFault, LeavesNothingBehindAfterAStressRun) {
   const model::Decoder decoder = reference::toy_decoder();
-  Storm storm(decoder, storm_requests());
-  storm.run();
-  storm.check();
+  StressRun stress(decoder, storm_requests());
+  stress.run();
+  stress.check();
 }
 
-// The allocations of a short run fail one by one; the run goes on. Only a failure while a token is
-// accepted may end a request.
-TEST(SchedulerFault, GoesOnAfterAnAllocationFails) {
+// The allocations of a short run fail one by one, wherever they are; the run goes on. Only what
+// fails while a token is taken may end a request.
+TEST(SchedulerFault, GoesOnAfterAnAllocationFailed) {
   const model::Decoder decoder = reference::toy_decoder();
   const auto prompt = trial::random_tokens(decoder.config(), 30, 1);
   std::vector<Token> expected;
   long point = 0;
   Index failed_steps = 0, failed_requests = 0;
   for (bool more = true; more; ++point) {
-    House house(decoder);
-    Scheduler<codec::F32> scheduler(decoder, house.workspace, house.pool, {}, &house.tree);
+    Borrowed borrowed(decoder);
+    Scheduler<codec::F32> scheduler(decoder, borrowed.workspace, borrowed.pool, {}, &borrowed.tree);
     for (Index n = 0; n < 3; ++n) {
       scheduler.submit({.prompt = prompt, .options = {.max_new_tokens = 5}});
     }
@@ -231,8 +231,8 @@ TEST(SchedulerFault, GoesOnAfterAnAllocationFails) {
     }
     more = trial::until_failure < 0;  // it has failed
     trial::until_failure = -1;
-    EXPECT_EQ(house.pool.used_pages(), 0);
-    EXPECT_EQ(house.tree.pages(), house.pool.cached_pages());
+    EXPECT_EQ(borrowed.pool.used_pages(), 0);
+    EXPECT_EQ(borrowed.tree.pages(), borrowed.pool.cached_pages());
   }
   EXPECT_GT(point, 20);
   EXPECT_GT(failed_steps, 10);
@@ -243,14 +243,14 @@ TEST(SchedulerFault, GoesOnAfterAnAllocationFails) {
 // runs no further.
 TEST(ServiceFault, LosesNothingIfAnAllocationFails) {
   const model::Decoder decoder = reference::toy_decoder();
-  House house(decoder);
+  Borrowed borrowed(decoder);
   Request wanted = {.prompt = trial::random_tokens(decoder.config(), 8, 5),
                     .options = {.max_new_tokens = 6}};
   std::atomic<Index> heard = 0;
   wanted.sink = [&](Token) { return ++heard > 0; };
   Index failures = 0;
   for (long at = 0; at < 1000; ++at) {
-    Scheduler<codec::F32> scheduler(decoder, house.workspace, house.pool, {}, &house.tree);
+    Scheduler<codec::F32> scheduler(decoder, borrowed.workspace, borrowed.pool, {}, &borrowed.tree);
     Index tokens = 0;
     std::exception_ptr error;
     heard = 0;
@@ -270,7 +270,7 @@ TEST(ServiceFault, LosesNothingIfAnAllocationFails) {
     EXPECT_TRUE(error || tokens == 6);
     scheduler.step();
     EXPECT_TRUE(scheduler.idle());
-    EXPECT_EQ(house.pool.used_pages(), 0);
+    EXPECT_EQ(borrowed.pool.used_pages(), 0);
     if (!failed) break;
   }
   EXPECT_GT(failures, 5);

@@ -31,11 +31,11 @@ inline Request request(Tokens prompt, Index new_tokens, int priority = 0) {
       .prompt = std::move(prompt), .options = {.max_new_tokens = new_tokens}, .priority = priority};
 }
 
-// A scheduler with what it borrows, and what it has told so far.
-class Bureau {
+// A scheduler with what it borrows, and the events so far.
+class SchedulerHarness {
  public:
-  Bureau(const model::Decoder& decoder, Index pages, const model::Limits& limits,
-         const SchedulerOptions& options = {}, bool shares = true)
+  SchedulerHarness(const model::Decoder& decoder, Index pages, const model::Limits& limits,
+                   const SchedulerOptions& options = {}, bool shares = true)
       : workspace_(decoder.config(), limits),
         pool_(decoder.config().geometry(), pages, 16),
         tree_(pool_),
@@ -61,7 +61,7 @@ class Bureau {
   }
 
   bool ended(RequestId id) const { return outcomes_.contains(id); }
-  // What was told piece by piece is what was told at the end.
+  // The tokens of single events are those of the last one.
   const Outcome& outcome(RequestId id) {
     EXPECT_EQ(outcomes_.at(id).generation.tokens, tokens_[id]);
     return outcomes_.at(id);

@@ -1,4 +1,5 @@
-// tests/decoding/scheduler_test.cpp - requests get what they get alone, or are refused.
+// tests/decoding/scheduler_test.cpp - requests in a batch get what they get alone, or are
+// refused.
 #include "decoding/scheduler_fixture.hpp"
 
 #include <decant/core/shape.hpp>
@@ -21,21 +22,21 @@ namespace {
 using namespace trial_requests;
 
 TEST_F(SchedulerTest, GivesEachRequestWhatItGetsAlone) {
-  Bureau bureau(decoder_, 40, limits_);
+  SchedulerHarness harness(decoder_, 40, limits_);
   std::vector<std::pair<RequestId, Request>> requests;
   for (unsigned seed = 1; seed <= 9; ++seed) {
     const Request wanted = request(prompt(7 * seed, seed), 3 + seed);
-    requests.emplace_back(bureau.submit(wanted), wanted);
+    requests.emplace_back(harness.submit(wanted), wanted);
   }
-  bureau.finish();
+  harness.finish();
   for (const auto& [id, wanted] : requests) {
-    EXPECT_EQ(bureau.tokens(id), alone(wanted));
-    EXPECT_EQ(bureau.reason(id), Reason::length);
+    EXPECT_EQ(harness.tokens(id), alone(wanted));
+    EXPECT_EQ(harness.reason(id), Reason::length);
     const Index fed = std::ssize(wanted.prompt) + wanted.options.max_new_tokens - 1;
-    EXPECT_EQ(bureau.outcome(id).generation.statistics.cache_bytes,
-              ceil_div(fed, 16) * bureau.pool().page_bytes());
+    EXPECT_EQ(harness.outcome(id).generation.statistics.cache_bytes,
+              ceil_div(fed, 16) * harness.pool().page_bytes());
   }
-  const SchedulerStatistics& statistics = bureau.scheduler().statistics();
+  const SchedulerStatistics& statistics = harness.scheduler().statistics();
   EXPECT_EQ(statistics.submitted, 9);
   EXPECT_EQ(statistics.ended, 9);
   EXPECT_EQ(statistics.failed, 0);
@@ -47,36 +48,36 @@ TEST_F(SchedulerTest, GivesEachRequestWhatItGetsAlone) {
   EXPECT_GT(statistics.time_per_output_token(), 0);
   EXPECT_GE(statistics.time_to_first_token(), statistics.mean_queue_seconds());
   EXPECT_GE(statistics.first_token_seconds + statistics.decode_seconds, statistics.step_seconds);
-  // Every token once, but the last of each text, which nobody needs computed.
+  // Every token once, but the last of each text, which need not be fed.
   EXPECT_EQ(statistics.computed_tokens, 7 * 45 + 9 * 3 + 45 - 9);
 }
 
 TEST_F(SchedulerTest, RefusesWhatNeverFitsAndGoesOn) {
-  Bureau bureau(decoder_, 2, limits_);  // 32 tokens
+  SchedulerHarness harness(decoder_, 2, limits_);  // 32 tokens
   try {
-    bureau.submit(request(prompt(33, 1), 1));
+    harness.submit(request(prompt(33, 1), 1));
     FAIL() << "33 tokens fit in 32";
   } catch (const CacheFull& error) {
     EXPECT_EQ(std::string(error.what()),
               "decoding::Scheduler: a prompt of 33 tokens and 1 new ones take 3 pages, there are "
               "2");
   }
-  EXPECT_THROW(bureau.submit(request(prompt(31, 1), 3)), CacheFull);
-  EXPECT_TRUE(bureau.scheduler().idle());
-  const RequestId shorter = bureau.submit(request(prompt(31, 1), 2));
-  const RequestId whole = bureau.submit(request(prompt(32, 2), 1));
-  bureau.finish();
-  EXPECT_EQ(bureau.tokens(shorter), alone(request(prompt(31, 1), 2)));
-  EXPECT_EQ(bureau.tokens(whole), alone(request(prompt(32, 2), 1)));
-  EXPECT_EQ(bureau.scheduler().statistics().submitted, 2);
+  EXPECT_THROW(harness.submit(request(prompt(31, 1), 3)), CacheFull);
+  EXPECT_TRUE(harness.scheduler().idle());
+  const RequestId shorter = harness.submit(request(prompt(31, 1), 2));
+  const RequestId whole = harness.submit(request(prompt(32, 2), 1));
+  harness.finish();
+  EXPECT_EQ(harness.tokens(shorter), alone(request(prompt(31, 1), 2)));
+  EXPECT_EQ(harness.tokens(whole), alone(request(prompt(32, 2), 1)));
+  EXPECT_EQ(harness.scheduler().statistics().submitted, 2);
 }
 
-TEST_F(SchedulerTest, RefusesInvalidRequestsAndChangesNothing) {
-  Bureau bureau(decoder_, 8, limits_);
+TEST_F(SchedulerTest, RefusesNonsenseAndChangesNothing) {
+  SchedulerHarness harness(decoder_, 8, limits_);
   const auto refused = [&](const auto& spoil) {
     Request wanted = request({1, 2}, 4);
     spoil(wanted);
-    EXPECT_THROW(bureau.submit(wanted), std::invalid_argument);
+    EXPECT_THROW(harness.submit(wanted), std::invalid_argument);
   };
   refused([](Request& of) { of.prompt = {}; });
   refused([](Request& of) { of.prompt = {64}; });
@@ -88,10 +89,10 @@ TEST_F(SchedulerTest, RefusesInvalidRequestsAndChangesNothing) {
   refused([](Request& of) { of.options.recompute = true; });
   refused([](Request& of) { of.options.verification = Verification::rejection; });
   Request longest = request({1, 2}, std::numeric_limits<Index>::max());
-  EXPECT_THROW(bureau.submit(longest), CacheFull);
-  EXPECT_TRUE(bureau.scheduler().idle());
-  EXPECT_TRUE(bureau.scheduler().step().empty());
-  EXPECT_EQ(bureau.scheduler().statistics().steps, 0);
+  EXPECT_THROW(harness.submit(longest), CacheFull);
+  EXPECT_TRUE(harness.scheduler().idle());
+  EXPECT_TRUE(harness.scheduler().step().empty());
+  EXPECT_EQ(harness.scheduler().statistics().steps, 0);
 }
 
 TEST_F(SchedulerTest, RefusesInvalidOptions) {
@@ -109,80 +110,80 @@ TEST_F(SchedulerTest, RefusesInvalidOptions) {
 }
 
 TEST_F(SchedulerTest, ScoresAPromptWithoutNewTokens) {
-  Bureau bureau(decoder_, 8, limits_);
-  const RequestId none = bureau.submit(request(prompt(5, 1), 0));
-  bureau.finish();
-  EXPECT_TRUE(bureau.tokens(none).empty());
-  EXPECT_EQ(bureau.reason(none), Reason::length);
+  SchedulerHarness harness(decoder_, 8, limits_);
+  const RequestId none = harness.submit(request(prompt(5, 1), 0));
+  harness.finish();
+  EXPECT_TRUE(harness.tokens(none).empty());
+  EXPECT_EQ(harness.reason(none), Reason::length);
 }
 
-// Sampler rules of four requests that end in every order: each request has its own.
-TEST_F(SchedulerTest, HasTheRulesOfEachRequestWhenOthersEnd) {
+// Four requests with options of their own that end in every order.
+TEST_F(SchedulerTest, AppliesTheOptionsOfEachWhenOthersLeave) {
   std::array<Index, 4> lengths = {2, 4, 6, 8};
   const std::array<Tokens, 4> banned = {Tokens{}, {5}, {7}, {}};
   const std::array<Token, 4> expected = {5, 7, 5, 5};
   do {
-    Bureau bureau(decoder_, 8, limits_);
+    SchedulerHarness harness(decoder_, 8, limits_);
     std::array<RequestId, 4> ids = {};
     for (std::size_t at = 0; at < 4; ++at) {
       Request wanted = request(prompt(3, 1), lengths[at]);
       auto& bias = wanted.options.sampler.penalties.bias;
       bias = {{5, 99.0f}, {7, 95.0f}, {3, 90.0f}};
       for (Token token : banned[at]) bias.emplace_back(token, -trial::kInfinity);
-      ids[at] = bureau.submit(wanted);
-      bureau.step();  // the next joins when this one is under way
+      ids[at] = harness.submit(wanted);
+      harness.step();  // the next joins when this one is under way
     }
-    bureau.finish();
+    harness.finish();
     for (std::size_t at = 0; at < 4; ++at) {
-      EXPECT_EQ(bureau.tokens(ids[at]),
+      EXPECT_EQ(harness.tokens(ids[at]),
                 Tokens(static_cast<std::size_t>(lengths[at]), expected[at]));
     }
   } while (std::next_permutation(lengths.begin(), lengths.end()));
 }
 
-TEST_F(SchedulerTest, DrawsTheSameTokensBesideAnyRequestsAndAfterPreemption) {
+TEST_F(SchedulerTest, DrawsTheSameTokensInAnyBatchAndAfterPreemption) {
   Request seeded = request(prompt(20, 3), 16);
   seeded.options.sampler = {.temperature = 0.8, .seed = 42};
   const Tokens expected = alone(seeded);
   Request other = request(prompt(11, 4), 20);
   other.options.sampler = {.temperature = 1.5, .seed = 7};
   for (Index before = 0; before < 4; ++before) {
-    Bureau bureau(decoder_, 40, {.rows = 32, .logit_rows = 6, .sequences = 6});
-    for (Index n = 0; n < before; ++n) bureau.submit(other);
-    const RequestId first = bureau.submit(seeded);
-    const RequestId reference = bureau.submit(seeded);
-    bureau.submit(other);
-    for (int step = 0; step < 6; ++step) bureau.step();
-    EXPECT_TRUE(bureau.scheduler().preempt(first));
-    EXPECT_FALSE(bureau.scheduler().preempt(first));
-    bureau.finish();
-    EXPECT_EQ(bureau.tokens(first), expected);
-    EXPECT_EQ(bureau.tokens(reference), expected);
-    EXPECT_EQ(bureau.outcome(first).preemptions, 1);
-    EXPECT_EQ(bureau.outcome(reference).preemptions, 0);
-    // Its full pages are cached.
-    EXPECT_LT(bureau.outcome(first).computed_tokens, 20 + 16 - 1 + 16);
+    SchedulerHarness harness(decoder_, 40, {.rows = 32, .logit_rows = 6, .sequences = 6});
+    for (Index n = 0; n < before; ++n) harness.submit(other);
+    const RequestId first = harness.submit(seeded);
+    const RequestId reference = harness.submit(seeded);
+    harness.submit(other);
+    for (int step = 0; step < 6; ++step) harness.step();
+    EXPECT_TRUE(harness.scheduler().preempt(first));
+    EXPECT_FALSE(harness.scheduler().preempt(first));
+    harness.finish();
+    EXPECT_EQ(harness.tokens(first), expected);
+    EXPECT_EQ(harness.tokens(reference), expected);
+    EXPECT_EQ(harness.outcome(first).preemptions, 1);
+    EXPECT_EQ(harness.outcome(reference).preemptions, 0);
+    // What it had in whole pages is cached.
+    EXPECT_LT(harness.outcome(first).computed_tokens, 20 + 16 - 1 + 16);
   }
 }
 
-TEST_F(SchedulerTest, ComputesPromptsInChunks) {
-  Bureau bureau(decoder_, 20, limits_, {.prefill_token_budget = 5});
-  const SchedulerStatistics& statistics = bureau.scheduler().statistics();
-  const RequestId first = bureau.submit(request(prompt(40, 1), 12));
-  bureau.step();
+TEST_F(SchedulerTest, LetsPromptsEnterInShares) {
+  SchedulerHarness harness(decoder_, 20, limits_, {.prefill_token_budget = 5});
+  const SchedulerStatistics& statistics = harness.scheduler().statistics();
+  const RequestId first = harness.submit(request(prompt(40, 1), 12));
+  harness.step();
   EXPECT_EQ(statistics.computed_tokens, 32);  // alone it has all rows
-  bureau.step();
+  harness.step();
   EXPECT_EQ(statistics.computed_tokens, 40);
-  const RequestId second = bureau.submit(request(prompt(23, 2), 2));
+  const RequestId second = harness.submit(request(prompt(23, 2), 2));
   for (int step = 1; step <= 4; ++step) {
-    bureau.step();
+    harness.step();
     EXPECT_EQ(statistics.computed_tokens, 40 + step * 6);
   }
-  bureau.step();
+  harness.step();
   EXPECT_EQ(statistics.computed_tokens, 40 + 4 * 6 + 1 + 3);
-  bureau.finish();
-  EXPECT_EQ(bureau.tokens(first), alone(request(prompt(40, 1), 12)));
-  EXPECT_EQ(bureau.tokens(second), alone(request(prompt(23, 2), 2)));
+  harness.finish();
+  EXPECT_EQ(harness.tokens(first), alone(request(prompt(40, 1), 12)));
+  EXPECT_EQ(harness.tokens(second), alone(request(prompt(23, 2), 2)));
 }
 
 TEST_F(SchedulerTest, TakesDraftsWithTheRowsThatAreLeft) {
@@ -190,42 +191,42 @@ TEST_F(SchedulerTest, TakesDraftsWithTheRowsThatAreLeft) {
   wanted.options.sampler.penalties.bias = {{1, 40.0f}};  // so that the text repeats itself
   const Tokens expected = alone(wanted);
   wanted.drafter = drafts_of(NgramDrafter{});
-  Bureau bureau(decoder_, 20, limits_);
-  const RequestId id = bureau.submit(wanted);
-  bureau.finish();
-  EXPECT_EQ(bureau.tokens(id), expected);
-  const Statistics& statistics = bureau.outcome(id).generation.statistics;
+  SchedulerHarness harness(decoder_, 20, limits_);
+  const RequestId id = harness.submit(wanted);
+  harness.finish();
+  EXPECT_EQ(harness.tokens(id), expected);
+  const Statistics& statistics = harness.outcome(id).generation.statistics;
   EXPECT_GT(statistics.accepted_tokens, 0);
-  EXPECT_LT(bureau.scheduler().statistics().steps, 30);
-  EXPECT_EQ(bureau.outcome(id).computed_tokens,
+  EXPECT_LT(harness.scheduler().statistics().steps, 30);
+  EXPECT_EQ(harness.outcome(id).computed_tokens,
             11 + 30 - 1 + statistics.proposed_tokens - statistics.accepted_tokens);
 }
 
 TEST(SchedulerOfLearnedPositions, EndsWhereTheyDo) {
   const Tokens script = {1, 2, 3, 4, 5, 6};
   const model::Decoder decoder = reference::reciting_decoder(script, 8);
-  Bureau bureau(decoder, 4, {.rows = 8, .logit_rows = 8, .sequences = 2});
-  EXPECT_THROW(bureau.submit(request(Tokens(7, 1), 1)), std::invalid_argument);
+  SchedulerHarness harness(decoder, 4, {.rows = 8, .logit_rows = 8, .sequences = 2});
+  EXPECT_THROW(harness.submit(request(Tokens(7, 1), 1)), std::invalid_argument);
   Request wanted = request({1, 2}, 1000);
   wanted.drafter = [&](const History&, Index most, Branches& branches) {  // which are wrong
     branches = {{script.begin(), script.begin() + std::min<Index>(most, 2)}};
   };
-  const RequestId id = bureau.submit(wanted);
-  bureau.finish();
-  EXPECT_EQ(bureau.reason(id), Reason::positions_full);
-  EXPECT_EQ(bureau.tokens(id).size(), 5u);
-  EXPECT_EQ(bureau.tokens(id)[0], 3);
-  const RequestId endless = bureau.submit(request({1, 2}, std::numeric_limits<Index>::max()));
-  bureau.finish();
-  EXPECT_EQ(bureau.tokens(endless), bureau.tokens(id));
+  const RequestId id = harness.submit(wanted);
+  harness.finish();
+  EXPECT_EQ(harness.reason(id), Reason::positions_full);
+  EXPECT_EQ(harness.tokens(id).size(), 5u);
+  EXPECT_EQ(harness.tokens(id)[0], 3);
+  const RequestId endless = harness.submit(request({1, 2}, std::numeric_limits<Index>::max()));
+  harness.finish();
+  EXPECT_EQ(harness.tokens(endless), harness.tokens(id));
 }
 
 TEST(SchedulerWithoutRequests, StepsWithoutEffect) {
   const model::Decoder decoder = reference::toy_decoder();
-  Bureau bureau(decoder, 4, {.rows = 8, .logit_rows = 2, .sequences = 2});
-  EXPECT_TRUE(bureau.scheduler().idle());
-  bureau.step();
-  EXPECT_EQ(bureau.scheduler().statistics().steps, 0);
+  SchedulerHarness harness(decoder, 4, {.rows = 8, .logit_rows = 2, .sequences = 2});
+  EXPECT_TRUE(harness.scheduler().idle());
+  harness.step();
+  EXPECT_EQ(harness.scheduler().statistics().steps, 0);
 }
 
 }  // namespace

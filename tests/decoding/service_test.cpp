@@ -68,6 +68,27 @@ class ServiceTest : public testing::Test {
   Scheduler<codec::F32> scheduler_;
 };
 
+// While the service's thread is in a sink for 60 ms, another request waits to be taken in.
+TEST_F(ServiceTest, CountsTheQueueFromSubmission) {
+  std::promise<void> in_sink;
+  Request blocking = request(3, 1);
+  blocking.sink = [&](Token) {
+    in_sink.set_value();
+    std::this_thread::sleep_for(std::chrono::milliseconds(60));
+    return true;
+  };
+  Service service(scheduler_);
+  Stream first = service.submit(blocking);
+  in_sink.get_future().wait();
+  const auto submitted = std::chrono::steady_clock::now();
+  Stream second = service.submit(request(4, 2));
+  read(first);
+  const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - submitted;
+  const Outcome outcome = second.wait();
+  EXPECT_GE(outcome.queue_seconds, waited.count() / 2);
+  EXPECT_GE(outcome.generation.statistics.time_to_first_token, outcome.queue_seconds);
+}
+
 TEST_F(ServiceTest, AnswersManyThreads) {
   const Index each = trial::kSlowBuild ? 6 : 25;
   {
@@ -98,7 +119,7 @@ TEST_F(ServiceTest, AnswersManyThreads) {
   EXPECT_EQ(pool_.used_pages(), 0);
 }
 
-TEST_F(ServiceTest, CountsReportedTokens) {
+TEST_F(ServiceTest, CountsWhatItHasDelivered) {
   Service service(scheduler_);
   for (Index n = 1; n <= (trial::kSlowBuild ? 20 : 300); ++n) {
     Stream stream = service.submit(request(1, 2));
@@ -119,17 +140,17 @@ TEST_F(ServiceTest, RefusesAtOnceAndGoesOn) {
   EXPECT_EQ(read(stream), alone(request(1, 4)));
 }
 
-TEST_F(ServiceTest, ReportsFailures) {
+TEST_F(ServiceTest, DeliversTheErrorOfWhatFailed) {
   Service service(scheduler_);
   Request bad = request(1, 8);
   bad.sink = [count = 0](Token) mutable {
     if (++count == 3) throw std::runtime_error("trouble");
     return true;
   };
-  Stream guilty = service.submit(bad), other = service.submit(request(2, 8));
-  EXPECT_EQ(read(guilty).size(), 3u);
-  EXPECT_EQ(guilty.wait().generation.reason, Reason::failed);
-  EXPECT_THROW(std::rethrow_exception(guilty.wait().error), std::runtime_error);
+  Stream failing = service.submit(bad), other = service.submit(request(2, 8));
+  EXPECT_EQ(read(failing).size(), 3u);
+  EXPECT_EQ(failing.wait().generation.reason, Reason::failed);
+  EXPECT_THROW(std::rethrow_exception(failing.wait().error), std::runtime_error);
   EXPECT_EQ(read(other), alone(request(2, 8)));
 }
 
@@ -195,7 +216,7 @@ TEST_F(ServiceTest, FailsNewRequestsWhileStepsFail) {
   EXPECT_THROW(std::rethrow_exception(late.get_future().get().wait().error), std::runtime_error);
 }
 
-TEST_F(ServiceTest, CancelsAllRequestsWhenItIsDestroyed) {
+TEST_F(ServiceTest, CancelsWhatIsLeftWhenDestroyed) {
   std::optional<Stream> stream;
   {
     Service service(scheduler_);
@@ -212,8 +233,8 @@ TEST_F(ServiceTest, CancelsAllRequestsWhenItIsDestroyed) {
   EXPECT_EQ(pool_.used_pages(), 0);
 }
 
-// A request that fails with all others has the tokens generated before.
-TEST_F(ServiceTest, GivesTheTokensOfFailedRequests) {
+// A request that ends with all others has the tokens that came before.
+TEST_F(ServiceTest, DeliversTheTokensBeforeAFailure) {
   struct Tiring final : Executor {
     std::atomic<bool> tired = false;
     Index threads() const noexcept override { return 1; }
@@ -238,7 +259,7 @@ TEST_F(ServiceTest, GivesTheTokensOfFailedRequests) {
 }
 
 // Every submitted request ends, however soon the service is destroyed.
-TEST_F(ServiceTest, EndsTheLastRequest) {
+TEST_F(ServiceTest, EndsWhatCameLast) {
   for (unsigned round = 0; round < (trial::kSlowBuild ? 20u : 200u); ++round) {
     std::vector<Stream> streams;
     {

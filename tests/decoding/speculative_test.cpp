@@ -1,5 +1,5 @@
-// Draft tokens change no token and leave nothing behind: with any drafter a run gives the tokens,
-// and its store the rows, of the run without.
+// Drafts change no token and leave nothing behind: with any drafter a run gives the tokens, and
+// its store the rows, of the run without.
 #include "decoding/models.hpp"
 #include "law/models.hpp"
 
@@ -28,8 +28,8 @@ namespace {
 using F32Store = kv::Contiguous<codec::F32>;
 using Ids = std::vector<Token>;
 
-// Knows the next tokens, and drafts a wrong one every so often.
-struct Prophet {
+// Knows what will come, and says something else every so often.
+struct KnowingDrafter {
   Ids whole;
   Index most = 4;
   unsigned wrong_of_ten = 0;
@@ -122,8 +122,8 @@ TEST_F(Speculative, GivesTheTokensAndRowsOfARunWithoutDrafts) {
     const Outcome expected = plain(options);
     for (unsigned wrong : {0u, 3u, 10u}) {
       for (Index most : {1, 3, 8}) {
-        Prophet prophet{.whole = whole(expected), .most = most, .wrong_of_ten = wrong};
-        const Outcome found = run(options, prophet);
+        KnowingDrafter knowing{.whole = whole(expected), .most = most, .wrong_of_ten = wrong};
+        const Outcome found = run(options, knowing);
         expect_same(expected, found);
         const Statistics& statistics = found.generation.statistics;
         EXPECT_GT(statistics.proposed_tokens, 0);
@@ -146,8 +146,8 @@ TEST_F(Speculative, EndsAtAnEndTokenAmongDrafts) {
   const Outcome expected = plain(options);
   EXPECT_EQ(expected.generation.reason, Reason::end_token);
   for (Index most : {2, 8}) {
-    Prophet prophet{.whole = whole(free), .most = most};
-    expect_same(expected, run(options, prophet));
+    KnowingDrafter knowing{.whole = whole(free), .most = most};
+    expect_same(expected, run(options, knowing));
   }
 }
 
@@ -158,7 +158,7 @@ TEST_F(Speculative, LeavesNoDraftWhereTheSinkEndsOrThrows) {
       const bool throws = way % 2 == 1;
       F32Store store(decoder_.config().geometry(), 120);
       model::Workspace workspace(decoder_.config(), {.rows = 16, .logit_rows = 9});
-      Prophet prophet{.whole = whole(free), .most = 8, .wrong_of_ten = way < 2 ? 0u : 10u};
+      KnowingDrafter knowing{.whole = whole(free), .most = 8, .wrong_of_ten = way < 2 ? 0u : 10u};
       Index seen = 0;
       const auto sink = [&](Token) {
         if (++seen == last && throws) throw std::runtime_error("enough");
@@ -166,7 +166,7 @@ TEST_F(Speculative, LeavesNoDraftWhereTheSinkEndsOrThrows) {
       };
       try {
         const auto result =
-            generate(decoder_, store, workspace, prompt_, {.max_new_tokens = 30}, sink, prophet);
+            generate(decoder_, store, workspace, prompt_, {.max_new_tokens = 30}, sink, knowing);
         EXPECT_EQ(std::ssize(result.tokens), last);
       } catch (const std::runtime_error&) {
         EXPECT_TRUE(throws);
@@ -188,8 +188,8 @@ TEST_F(Speculative, LeavesNoDraftWhereTheSinkEndsOrThrows) {
 TEST_F(Speculative, GivesTheSameLogProbabilities) {
   const GenerateOptions options = {.max_new_tokens = 20, .log_probabilities = 2};
   const Outcome expected = plain(options);
-  Prophet prophet{.whole = whole(expected), .most = 5, .wrong_of_ten = 3};
-  const Outcome found = run(options, prophet);
+  KnowingDrafter knowing{.whole = whole(expected), .most = 5, .wrong_of_ten = 3};
+  const Outcome found = run(options, knowing);
   ASSERT_EQ(found.generation.log_probabilities.size(), 20u);
   for (std::size_t at = 0; at < 20; ++at) {
     EXPECT_EQ(found.generation.log_probabilities[at].taken,
@@ -199,10 +199,10 @@ TEST_F(Speculative, GivesTheSameLogProbabilities) {
   }
 }
 
-TEST_F(Speculative, DraftsNothingIfThereIsOneRowOfLogits) {
+TEST_F(Speculative, ProposesNothingWithOneRowOfLogits) {
   const Outcome expected = plain({.max_new_tokens = 10});
-  Prophet prophet{.whole = whole(expected), .most = 5};
-  const Outcome found = run({.max_new_tokens = 10}, prophet, 1);
+  KnowingDrafter knowing{.whole = whole(expected), .most = 5};
+  const Outcome found = run({.max_new_tokens = 10}, knowing, 1);
   expect_same(expected, found);
   EXPECT_EQ(found.generation.statistics.proposed_tokens, 0);
 }
@@ -230,20 +230,20 @@ TEST_F(Speculative, TakesDraftsOfAnyModel) {
   }
 }
 
-// The last draft token is not fed, so the drafter's store is one row short if all are accepted.
-TEST_F(Speculative, DraftersRewindExactlyRejectedTokens) {
+// The last draft is not fed, so that the drafter's store is one row short when all are accepted.
+TEST_F(Speculative, DraftersDropExactlyWhatWasRejected) {
   const trial::Family family = trial::llama();
   for (Index accepted = 0; accepted <= 4; ++accepted) {
     F32Store store(family.config.geometry(), 120);
     model::Workspace workspace(family.config, {.rows = 16});
     ModelDrafter drafter(decoder_, store, workspace, {});
     const auto first = drafter.propose({prompt_, 9}, 4);
-    const Ids drafted(first.begin(), first.end());
-    ASSERT_EQ(drafted.size(), 4u);
+    const Ids drafts(first.begin(), first.end());
+    ASSERT_EQ(drafts.size(), 4u);
     EXPECT_EQ(store.end(), 9 - 1 + 4);
     Ids longer = prompt_;
-    longer.insert(longer.end(), drafted.begin(), drafted.begin() + accepted);
-    longer.push_back(accepted < 4 ? (drafted[static_cast<std::size_t>(accepted)] + 1) % 7 : 3);
+    longer.insert(longer.end(), drafts.begin(), drafts.begin() + accepted);
+    longer.push_back(accepted < 4 ? (drafts[static_cast<std::size_t>(accepted)] + 1) % 7 : 3);
     const auto second = drafter.propose({longer, 9}, 4);
     const Ids found(second.begin(), second.end());
     F32Store fresh(family.config.geometry(), 120);
@@ -272,32 +272,32 @@ TEST_F(Speculative, WorksInPagesAndRings) {
   Ids all = prompt;
   all.insert(all.end(), expected.begin(), expected.end());
   for (unsigned wrong : {0u, 4u, 10u}) {
-    Prophet prophet{.whole = all, .most = 8, .wrong_of_ten = wrong};
+    KnowingDrafter knowing{.whole = all, .most = 8, .wrong_of_ten = wrong};
     kv::PagePool<codec::F32> pool(family.config.geometry(), 8, 16);
     kv::Paged<codec::F32> paged(pool);
-    EXPECT_EQ(continued(paged, prophet), expected);
+    EXPECT_EQ(continued(paged, knowing), expected);
     for (Index chunk : {1, 4, 9}) {
       kv::Ring<codec::F32> ring(family.config.geometry(), 20, chunk);
-      EXPECT_EQ(continued(ring, prophet), expected) << chunk;
+      EXPECT_EQ(continued(ring, knowing), expected) << chunk;
     }
   }
 }
 
-// Another sequence takes all pages but one, which has room for a token but not for draft tokens.
-TEST_F(Speculative, DoesWithoutDraftsIfThePoolIsFull) {
+// Another sequence takes all pages but one, which has room for a token and not for drafts.
+TEST_F(Speculative, DoesWithoutDraftsWhenThePoolIsFull) {
   kv::PagePool<codec::F32> pool(decoder_.config().geometry(), 5, 16);
   kv::Paged<codec::F32> other(pool);
   kv::Paged<codec::F32> store(pool);
   model::Workspace workspace(decoder_.config(), {.rows = 16, .logit_rows = 9});
   const Outcome free = plain({.max_new_tokens = 20});
-  Prophet prophet{.whole = whole(free), .most = 8, .wrong_of_ten = 10};
+  KnowingDrafter knowing{.whole = whole(free), .most = 8, .wrong_of_ten = 10};
   Index seen = 0;
   const auto sink = [&](Token) {
     if (++seen == 1) other.reserve(64);
     return true;
   };
   const auto result =
-      generate(decoder_, store, workspace, prompt_, {.max_new_tokens = 20}, sink, prophet);
+      generate(decoder_, store, workspace, prompt_, {.max_new_tokens = 20}, sink, knowing);
   EXPECT_EQ(result.reason, Reason::cache_full);
   EXPECT_EQ(store.end(), 16);
   ASSERT_EQ(result.tokens.size(), 16u - 9 + 1);
@@ -319,16 +319,17 @@ TEST_F(Speculative, ChangesNothingThatLooksBack) {
                              }};
   const Outcome expected = plain(options);
   const auto seen = std::exchange(lengths, {});
-  Prophet prophet{.whole = whole(expected), .most = 5, .wrong_of_ten = 3};
-  expect_same(expected, run(options, prophet));
+  KnowingDrafter knowing{.whole = whole(expected), .most = 5, .wrong_of_ten = 3};
+  expect_same(expected, run(options, knowing));
   EXPECT_EQ(lengths, seen);
   options.recompute = true;
-  const Outcome recomputed = run(options, prophet);
+  const Outcome recomputed = run(options, knowing);
   EXPECT_EQ(recomputed.generation.tokens, expected.generation.tokens);
   EXPECT_EQ(recomputed.generation.statistics.proposed_tokens, 0);
 }
 
-// A drafter with a small store, or a ring that cannot be rewound far, drafts less or starts again.
+// A drafter whose store is small, or is a ring that cannot go back far, proposes less or begins
+// anew.
 TEST_F(Speculative, TakesDraftersWithLittleRoom) {
   const trial::Family family = trial::llama();
   const Outcome expected = plain({.max_new_tokens = 40});
@@ -359,23 +360,23 @@ TEST_F(Speculative, RefusesDraftsOfAnotherVocabulary) {
   EXPECT_THROW(run({.max_new_tokens = 4}, drafter), std::invalid_argument);
 }
 
-TEST(Ngram, DraftsWhatFollowedTheLastTokens) {
-  const auto drafts_of = [](const Ids& tokens, NgramDrafter drafter = {}, Index room = 100) {
+TEST(Ngram, ProposesWhatFollowedTheLastTokens) {
+  const auto draft = [](const Ids& tokens, NgramDrafter drafter = {}, Index room = 100) {
     const auto found = drafter.propose({tokens, 0}, room);
     return Ids(found.begin(), found.end());
   };
-  EXPECT_EQ(drafts_of({1, 2, 3, 4, 5, 1, 2}), (Ids{3, 4, 5, 1, 2}));
-  EXPECT_EQ(drafts_of({1, 2, 3, 4, 5, 1, 2}, {.most = 2}), (Ids{3, 4}));
-  EXPECT_EQ(drafts_of({1, 2, 3, 4, 5, 1, 2}, {}, 1), (Ids{3}));
-  EXPECT_EQ(drafts_of({1, 2, 8, 1, 2, 9, 1, 2}, {.most = 1}), (Ids{9}));        // the latest
-  EXPECT_EQ(drafts_of({7, 1, 2, 8, 1, 2, 9, 7, 1, 2}, {.most = 1}), (Ids{8}));  // the longest
-  EXPECT_EQ(drafts_of({1, 2, 3, 4}), Ids{});
-  EXPECT_EQ(drafts_of({5, 1, 5}), Ids{});
-  EXPECT_EQ(drafts_of({5, 1, 5}, {.shortest = 1}), (Ids{1, 5}));
-  EXPECT_EQ(drafts_of({4, 4, 4, 4}, {.most = 1}), (Ids{4}));
-  EXPECT_EQ(drafts_of({}), Ids{});
-  EXPECT_EQ(drafts_of({1}), Ids{});
-  EXPECT_THROW(drafts_of({1, 2}, {.longest = 1, .shortest = 2}), std::invalid_argument);
+  EXPECT_EQ(draft({1, 2, 3, 4, 5, 1, 2}), (Ids{3, 4, 5, 1, 2}));
+  EXPECT_EQ(draft({1, 2, 3, 4, 5, 1, 2}, {.most = 2}), (Ids{3, 4}));
+  EXPECT_EQ(draft({1, 2, 3, 4, 5, 1, 2}, {}, 1), (Ids{3}));
+  EXPECT_EQ(draft({1, 2, 8, 1, 2, 9, 1, 2}, {.most = 1}), (Ids{9}));        // the latest
+  EXPECT_EQ(draft({7, 1, 2, 8, 1, 2, 9, 7, 1, 2}, {.most = 1}), (Ids{8}));  // the longest
+  EXPECT_EQ(draft({1, 2, 3, 4}), Ids{});
+  EXPECT_EQ(draft({5, 1, 5}), Ids{});
+  EXPECT_EQ(draft({5, 1, 5}, {.shortest = 1}), (Ids{1, 5}));
+  EXPECT_EQ(draft({4, 4, 4, 4}, {.most = 1}), (Ids{4}));
+  EXPECT_EQ(draft({}), Ids{});
+  EXPECT_EQ(draft({1}), Ids{});
+  EXPECT_THROW(draft({1, 2}, {.longest = 1, .shortest = 2}), std::invalid_argument);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// tests/decoding/tree_drafter_test.cpp - tree drafts: the tokens and rows of a run without them.
+// tests/decoding/tree_drafter_test.cpp - trees of drafts: the tokens and rows of a run without.
 #include "decoding/models.hpp"
 #include "law/models.hpp"
 
@@ -22,11 +22,11 @@ namespace {
 
 using Branch = std::vector<Token>;
 
-// Knows the next tokens, and drafts them, or the first of them, in one of its branches.
+// Knows what will come, and proposes it in one of its branches, or in part.
 struct Oracle {
   Branch whole;
   Index branches = 3;
-  Index right = 4;                                   // right tokens of the right branch
+  Index right = 4;                                   // drafts of the right branch that are right
   Index length = std::numeric_limits<Index>::max();  // of a branch, at most
   Index calls = 0;
   std::mt19937 random{7};
@@ -37,7 +37,7 @@ struct Oracle {
     said.assign(static_cast<std::size_t>(branches), {});
     const auto good = static_cast<std::size_t>(random() % static_cast<unsigned long>(branches));
     for (std::size_t branch = 0; branch < said.size(); ++branch) {
-      // Branches diverge at different positions.
+      // Branches part at different positions.
       const Index same = branch == good ? right : static_cast<Index>(random() % 3);
       for (Index at = 0; at < std::min(most + 1, length); ++at) {  // one more than is wanted
         const std::size_t place = history.tokens.size() + static_cast<std::size_t>(at);
@@ -136,7 +136,7 @@ TYPED_TEST(TreeDrafts, GivesTheTokensAndRowsOfARunWithoutDrafts) {
 
 using TreeDraftsF32 = TreeDrafts<codec::F32>;
 
-TEST_F(TreeDraftsF32, LeavesTheRightRowsIfASinkThrowsOnAnotherBranch) {
+TEST_F(TreeDraftsF32, LeavesTheRightRowsWhenASinkThrowsOnAnotherBranch) {
   options_.log_probabilities = {};
   Store plain(pool_);
   NoDrafts none;
@@ -163,7 +163,7 @@ TEST_F(TreeDraftsF32, LeavesTheRightRowsIfASinkThrowsOnAnotherBranch) {
   EXPECT_TRUE(trial::same_bits(rows, rows_of(plain)));
 }
 
-TEST_F(TreeDraftsF32, DoesWithoutDraftsIfThePoolIsFull) {
+TEST_F(TreeDraftsF32, DoesWithoutDraftsWhenThePoolIsFull) {
   Store plain(pool_);
   NoDrafts none;
   const Generation expected = run(plain, none);
@@ -190,7 +190,7 @@ TEST_F(TreeDraftsF32, RefusesRejection) {
   EXPECT_EQ(store.end(), 0);
 }
 
-TEST(TreeNgram, DraftsWhatFollowedBefore) {
+TEST(TreeNgram, ProposesWhatFollowedBefore) {
   TreeNgramDrafter drafter({.branches = 3, .most = 2, .longest = 2, .shortest = 1});
   const Branch text = {1, 2, 3, 9, 1, 2, 4, 8, 7, 2, 5, 6, 1, 2};
   const auto branches = drafter.propose_branches({text, 0}, 8);

@@ -119,3 +119,10 @@ foreach(type f32 bf16 f16 fp8_e4m3 fp8_e5m2 int8 int4 f16:int8 f16:int4 int8:f16
   endif()
   list(APPEND seen ${whole})
 endforeach()
+
+# A stop string is named as what ended the text, though a sink ended the run.
+execute_process(COMMAND ${PROGRAMS}/generate --temperature 0 --max-new-tokens 40 --stop e --stats
+  OUTPUT_QUIET ERROR_VARIABLE statistics)
+if(NOT statistics MATCHES "ended by stop string\n")
+  message(SEND_ERROR "no word of the stop string:\n${statistics}")
+endif()

@@ -12,48 +12,16 @@
 
 #include <decant/core/error.hpp>
 #include <decant/core/types.hpp>
+#include <decant/decoding/logits.hpp>
 
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <limits>
 #include <span>
-#include <stdexcept>
 #include <vector>
 
 namespace decant::inline v0::decoding {
-
-// A row of logits has no token that may be chosen: every one is banned.
-class NoCandidate : public std::invalid_argument {
- public:
-  using std::invalid_argument::invalid_argument;
-};
-
-// A row of logits has one that is NaN or +infinity.
-class BadLogits : public std::invalid_argument {
- public:
-  using std::invalid_argument::invalid_argument;
-};
-
-// The token of the highest logit, the lower id of equal ones. -infinity bans a token.
-//
-// Errors   BadLogits, NoCandidate
-inline Token argmax(std::span<const float> logits) {
-  float highest = -std::numeric_limits<float>::infinity();
-  std::ptrdiff_t best = -1;
-  for (std::ptrdiff_t token = 0; token < std::ssize(logits); ++token) {
-    const float logit = logits[static_cast<std::size_t>(token)];
-    expects<BadLogits>(logit <= std::numeric_limits<float>::max(), "decoding: the logit of token ",
-                       token, " is ", logit);
-    if (logit > highest) {
-      highest = logit;
-      best = token;
-    }
-  }
-  expects<NoCandidate>(best >= 0, "decoding: no candidate is left, all ", logits.size(),
-                       " tokens are banned");
-  return static_cast<Token>(best);
-}
 
 struct Candidate {
   Token token = 0;
@@ -100,7 +68,7 @@ class Candidates {
   // Errors   as argmax()
   void begin(std::span<const float> logits, Index most) {
     logits_ = logits;
-    argmax(logits);  // refuses what is no row
+    argmax(logits);  // refuses a row without candidates
     expects(most >= 1, "decoding::Candidates: the best ", most, " of a row");
     temperature_ = 1.0;
     weighed_ = false;
@@ -136,9 +104,9 @@ class Candidates {
   void keep_min_p(double p) {
     if (p <= 0) return;
     weigh();
-    const Candidate kept = best();
+    const Candidate first = best();
     std::erase_if(candidates_, [&](const Candidate& candidate) {
-      return candidate.probability < p * kept.probability && candidate.token != kept.token;
+      return candidate.probability < p * first.probability && candidate.token != first.token;
     });
   }
 
@@ -208,23 +176,15 @@ class Candidates {
   double logit(Token token) const noexcept { return logits_[static_cast<std::size_t>(token)]; }
   double exponent(Token token) const noexcept { return (logit(token) - highest_) / temperature_; }
 
-  // The first `most` of all tokens that are not banned. The heap has the last of them in front; ids
-  // ascend, so an equal logit that comes later never replaces one.
+  // The first `most` of all tokens that are not banned.
   void take(std::size_t most) {
-    const Before before{logits_};
     for (std::size_t token = 0; token < logits_.size(); ++token) {
       if (logits_[token] == -std::numeric_limits<float>::infinity()) continue;
       const Candidate next{.token = static_cast<Token>(token)};
-      if (candidates_.size() < most) {
+      if (most < logits_.size()) {
+        detail::offer(candidates_, most, next, Before{logits_});
+      } else {
         candidates_.push_back(next);
-        const bool more_to_come = most < logits_.size();
-        if (candidates_.size() == most && more_to_come) {
-          std::ranges::make_heap(candidates_, before);
-        }
-      } else if (before(next, candidates_.front())) {
-        std::ranges::pop_heap(candidates_, before);
-        candidates_.back() = next;
-        std::ranges::push_heap(candidates_, before);
       }
     }
     sort_by_token();

@@ -22,9 +22,9 @@
 
 namespace decant::inline v0::decoding {
 
-// When a drafter's guess counts.
+// When a draft token is accepted.
 enum class Verification {
-  agreement,  // where it is the token of a run without guesses: exact, draw by draw
+  agreement,  // where it is the token of a run without drafts: exact, draw by draw
   rejection,  // as often as its distribution allows: more of them, of the same distribution
 };
 
@@ -55,7 +55,7 @@ enum class Reason {
   sink,            // the token sink said so
   time,            // max_seconds have passed
   cancelled,       // somebody asked for it
-  failed,          // by an error, which whoever ran it tells
+  failed,          // by an error, which the caller of the run gets
 };
 
 constexpr std::string_view name(Reason reason) noexcept {

@@ -5,7 +5,7 @@
 
 #include <decant/core/error.hpp>
 #include <decant/core/types.hpp>
-#include <decant/decoding/candidates.hpp>
+#include <decant/decoding/logits.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -23,7 +23,7 @@ struct LogProbability {
   friend bool operator==(const LogProbability&, const LogProbability&) = default;
 };
 
-// Of one place: the token that was taken, and the most probable ones in descending order.
+// At one position: the token that was taken, and the most probable ones in descending order.
 struct LogProbabilities {
   LogProbability taken;
   std::vector<LogProbability> top;
@@ -46,19 +46,13 @@ inline std::vector<LogProbability> most_probable(std::span<const float> logits, 
   const auto before = [](const LogProbability& a, const LogProbability& b) {
     return a.value != b.value ? a.value > b.value : a.token < b.token;
   };
-  std::vector<LogProbability> top;  // a heap, the last of them in front
+  std::vector<LogProbability> top;
   top.reserve(std::min(logits.size(), static_cast<std::size_t>(count)));
   for (Token token = 0; token < std::ssize(logits) && count > 0; ++token) {
     const LogProbability next = {token, logits[static_cast<std::size_t>(token)] - sum};
-    if (std::ssize(top) == count) {
-      if (!before(next, top.front())) continue;
-      std::ranges::pop_heap(top, before);
-      top.pop_back();
-    }
-    top.push_back(next);
-    std::ranges::push_heap(top, before);
+    offer(top, static_cast<std::size_t>(count), next, before);
   }
-  std::ranges::sort_heap(top, before);
+  std::ranges::sort(top, before);
   return top;
 }
 

@@ -1,9 +1,9 @@
-// decant/decoding/rejection.hpp - a guess is taken as often as two distributions allow, so that
-// what is taken has the first one's.
+// decant/decoding/rejection.hpp - a draft is accepted as often as two distributions allow, so
+// that tokens have the first one's.
 //
-// A guess x drawn from q is taken with probability min(1, p(x) / q(x)); where it is not, the token
-// is drawn from what p has more than q. Tokens then follow p exactly, but are not those of a run
-// without guesses, as they are where a guess counts for as long as it agrees.
+// A draft x drawn from q is accepted with probability min(1, p(x) / q(x)); if it is rejected, the
+// token is drawn from what p has more than q. Tokens then follow p exactly, but are not those of a
+// run without drafts, as they are with verification by agreement.
 //
 // Source      Leviathan et al. 2023, arXiv:2211.17192; Chen et al. 2023, arXiv:2302.01318
 // Tested by   tests/decoding/rejection_test.cpp
@@ -26,34 +26,35 @@ inline double probability_of(std::span<const Candidate> candidates, Token token)
   return found != candidates.end() && found->token == token ? found->probability : 0.0;
 }
 
-// What target has more than draft, by ascending id, not normalised. Where draft is empty it is all
-// on `guess`.
+// What target has more than drawn_from, by ascending id, not normalised. Where drawn_from is empty
+// it is all on `draft`.
 inline std::vector<Candidate> residual(std::span<const Candidate> target,
-                                       std::span<const Candidate> draft, Token guess) {
+                                       std::span<const Candidate> drawn_from, Token draft) {
   std::vector<Candidate> rest;
   for (const Candidate& candidate : target) {
-    const double guessed = draft.empty() ? (candidate.token == guess ? 1.0 : 0.0)
-                                         : probability_of(draft, candidate.token);
-    if (candidate.probability > guessed) {
-      rest.push_back({candidate.token, candidate.probability - guessed});
+    const double drafted = drawn_from.empty() ? (candidate.token == draft ? 1.0 : 0.0)
+                                              : probability_of(drawn_from, candidate.token);
+    if (candidate.probability > drafted) {
+      rest.push_back({candidate.token, candidate.probability - drafted});
     }
   }
   return rest;
 }
 
-// The token that is taken: the guess, or another.
+// The token that is taken: the draft, or another.
 //
-// Shape    both distributions by ascending id, summing to 1; an empty draft is all on `guess`
-// Units    u in [0, 1), independent of what drew the guess
-// Errors   std::invalid_argument where the draft could not have given the guess
-inline Token verify(std::span<const Candidate> target, std::span<const Candidate> draft,
-                    Token guess, double u) {
-  const double q = draft.empty() ? 1.0 : probability_of(draft, guess);
-  expects(q > 0, "decoding::verify: a guess of token ", guess, ", which its drafter never draws");
-  const double taken = std::min(1.0, probability_of(target, guess) / q);
-  if (u < taken) return guess;
-  const std::vector<Candidate> rest = residual(target, draft, guess);
-  if (rest.empty()) return guess;  // the distributions are one but for rounding
+// Shape    both distributions by ascending id, summing to 1; where drawn_from is empty it is all on
+//          `draft`
+// Units    u in [0, 1), independent of what drew the draft
+// Errors   std::invalid_argument where the drafter could not have drawn `draft`
+inline Token verify(std::span<const Candidate> target, std::span<const Candidate> drawn_from,
+                    Token draft, double u) {
+  const double q = drawn_from.empty() ? 1.0 : probability_of(drawn_from, draft);
+  expects(q > 0, "decoding::verify: draft token ", draft, " is one that its drafter never draws");
+  const double taken = std::min(1.0, probability_of(target, draft) / q);
+  if (u < taken) return draft;
+  const std::vector<Candidate> rest = residual(target, drawn_from, draft);
+  if (rest.empty()) return draft;  // the distributions are one but for rounding
   // Of those u that reject, each is as likely: stretched, they are the second random number.
   constexpr double kBelowOne = 1.0 - std::numeric_limits<double>::epsilon() / 2;
   return draw(rest, std::min((u - taken) / (1.0 - taken), kBelowOne));

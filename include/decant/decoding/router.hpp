@@ -1,14 +1,14 @@
 // decant/decoding/router.hpp - which of several replicas a prompt goes to.
 //
-// A replica that keeps a prompt's beginning computes less of it, and one that is busy makes it
+// A replica that caches a prompt's beginning computes less of it, and one that is busy makes it
 // wait. Both are tokens, so they add up:
 //
 //   cost = tokens of the prompt that it must compute + tokens that it still has to do
 //
 // and the least cost is where the prompt is done first. A replica gets ahead of the least busy one
 // by no more than the tokens that it saves, and never by more than max_imbalance: a beginning that
-// everybody shares is soon kept by several. Nothing is random and nothing is remembered here; what
-// a replica keeps is a hint (kv/prefix_summary.hpp), and a wrong one costs time, not an answer.
+// all prompts share is soon cached by several. Nothing is random and nothing is stored here; what a
+// replica caches is a hint (kv/prefix_summary.hpp), and a wrong one costs time, not an answer.
 //
 // Source      Srivatsa et al. 2024, "Preble", arXiv:2407.00023 (reuse and load in one cost); tokens
 //             to compute plus load also in NVIDIA Dynamo, "KV router"; a bound of the imbalance in

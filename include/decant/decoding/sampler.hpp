@@ -2,8 +2,8 @@
 //
 // What the past does to the row comes first (decoding/penalties.hpp), then filters in the order
 // that the options give, then the draw, which walks the candidates by ascending id. The random
-// number is a function of (seed, sequence, position), so a token depends on its own row and place
-// only, never on its neighbours in a batch.
+// number is a function of (seed, sequence, position), so a token depends on its own row and
+// position only, never on the other sequences of a batch.
 //
 // Tested by   tests/decoding/{sampler,filters,presets}_test.cpp
 #pragma once
@@ -27,16 +27,11 @@ namespace decant::inline v0::decoding {
 
 enum class Filter { temperature, top_k, top_p, min_p, typical, top_n_sigma };
 
+// All of them, in the order in which they are applied unless options say otherwise.
 inline constexpr std::array kFilters = {Filter::temperature, Filter::top_k,   Filter::top_p,
                                         Filter::min_p,       Filter::typical, Filter::top_n_sigma};
 
-constexpr std::string_view name(Filter filter) noexcept {
-  constexpr std::array<std::string_view, kFilters.size()> kNames = {
-      "temperature", "top_k", "top_p", "min_p", "typical", "top_n_sigma"};
-  return kNames[static_cast<std::size_t>(filter)];
-}
-
-// Greedy unless a temperature is given; every filter is off unless its number is.
+// Greedy unless a temperature is given; every filter is off unless its option is set.
 struct SamplerOptions {
   double temperature = 0.0;  // divides logits; 0 takes the most probable token
   Index top_k = 0;           // keeps the k most probable; 0: off
@@ -51,8 +46,69 @@ struct SamplerOptions {
   friend bool operator==(const SamplerOptions&, const SamplerOptions&) = default;
 };
 
+namespace detail {
+
+// All that a sampler knows of a filter. To add one: a value of Filter and its place in kFilters, an
+// option, a rule here, and the function of Candidates that it calls.
+struct FilterRule {
+  std::string_view name;  // of the option too
+  double (*value)(const SamplerOptions&);
+  bool (*valid)(double value);
+  std::string_view otherwise;  // what is wrong with an invalid value
+  bool (*on)(double value);
+  void (*apply)(Candidates&, const SamplerOptions&);  // does nothing where it is off
+};
+
+inline bool is_share(double value) { return value >= 0 && value <= 1; }
+inline bool is_amount(double value) { return std::isfinite(value) && value >= 0; }
+inline bool below_one(double value) { return value < 1; }
+inline bool above_zero(double value) { return value > 0; }
+inline constexpr std::string_view kNoShare = ", outside [0, 1]";
+
+inline constexpr std::array<FilterRule, kFilters.size()> kFilterRules = {{
+    // as in Filter
+    {"temperature", [](const SamplerOptions& of) { return of.temperature; }, is_amount, "",
+     [](double value) { return value != 0 && value != 1; },
+     [](Candidates& candidates, const SamplerOptions& of) { candidates.temper(of.temperature); }},
+    {"top_k", [](const SamplerOptions& of) { return static_cast<double>(of.top_k); }, is_amount, "",
+     above_zero,
+     [](Candidates& candidates, const SamplerOptions& of) {
+       if (of.top_k > 0) candidates.keep_top_k(of.top_k);
+     }},
+    {"top_p", [](const SamplerOptions& of) { return of.top_p; }, is_share, kNoShare, below_one,
+     [](Candidates& candidates, const SamplerOptions& of) { candidates.keep_top_p(of.top_p); }},
+    {"min_p", [](const SamplerOptions& of) { return of.min_p; }, is_amount, "", above_zero,
+     [](Candidates& candidates, const SamplerOptions& of) { candidates.keep_min_p(of.min_p); }},
+    {"typical", [](const SamplerOptions& of) { return of.typical; }, is_share, kNoShare, below_one,
+     [](Candidates& candidates, const SamplerOptions& of) { candidates.keep_typical(of.typical); }},
+    {"top_n_sigma", [](const SamplerOptions& of) { return of.top_n_sigma; }, is_amount, "",
+     above_zero,
+     [](Candidates& candidates, const SamplerOptions& of) {
+       candidates.keep_top_n_sigma(of.top_n_sigma);
+     }},
+}};
+
+constexpr const FilterRule& rule(Filter filter) noexcept {
+  return kFilterRules[static_cast<std::size_t>(filter)];
+}
+inline bool is_on(const SamplerOptions& options, Filter filter) {
+  return rule(filter).on(rule(filter).value(options));
+}
+
+// The filters named, and the others behind them.
+inline std::vector<Filter> order_of(std::vector<Filter> order) {
+  for (Filter filter : kFilters) {
+    if (std::ranges::count(order, filter) == 0) order.push_back(filter);
+  }
+  return order;
+}
+
+}  // namespace detail
+
+constexpr std::string_view name(Filter filter) noexcept { return detail::rule(filter).name; }
+
 // Where engines differ: in the order of filters, and in which tokens penalties count. The same
-// numbers keep other candidates under each.
+// options keep other candidates under each.
 namespace presets {
 
 // Hugging Face transformers: temperature first; repetition counts prompt and text.
@@ -60,66 +116,34 @@ inline SamplerOptions hf() { return {}; }
 
 // vLLM, with presence and frequency as OpenAI has them: of the text alone.
 inline SamplerOptions openai_vllm() {
-  return {.order = {Filter::temperature, Filter::min_p, Filter::top_k, Filter::top_p,
-                    Filter::typical, Filter::top_n_sigma}};
+  return {.order =
+              detail::order_of({Filter::temperature, Filter::min_p, Filter::top_k, Filter::top_p})};
 }
 
-// llama.cpp: temperature last; penalties count the last 64 tokens, whoever gave them.
+// llama.cpp: temperature last of its filters; penalties count the last 64 tokens, whoever gave
+// them.
 inline SamplerOptions llama_cpp() {
-  return {.order = {Filter::top_n_sigma, Filter::top_k, Filter::typical, Filter::top_p,
-                    Filter::min_p, Filter::temperature},
+  return {.order = detail::order_of({Filter::top_n_sigma, Filter::top_k, Filter::typical,
+                                     Filter::top_p, Filter::min_p, Filter::temperature}),
           .penalties = {.last = 64, .presence_of_prompt = true}};
 }
 
 }  // namespace presets
 
-namespace detail {
-
-// Whether the options ask for a filter.
-inline bool asks_for(const SamplerOptions& options, Filter filter) noexcept {
-  switch (filter) {
-    case Filter::temperature:
-      return options.temperature != 0 && options.temperature != 1;
-    case Filter::top_k:
-      return options.top_k != 0;
-    case Filter::top_p:
-      return options.top_p < 1;
-    case Filter::min_p:
-      return options.min_p > 0;
-    case Filter::typical:
-      return options.typical < 1;
-    case Filter::top_n_sigma:
-      return options.top_n_sigma > 0;
-  }
-  return false;
-}
-
-}  // namespace detail
-
-// Refuses options that mean nothing. A min_p above 1 is allowed, and keeps only the best.
+// Refuses invalid options. A min_p above 1 is allowed, and keeps only the best.
 //
-// Errors   std::invalid_argument naming the option and its value, or a filter that is asked for and
-//          not in the order, or twice in it
+// Errors   std::invalid_argument naming the option and its value, or a filter that is set and not
+//          in the order, or twice in it
 inline void check(const SamplerOptions& options) {
-  const auto share = [](double number, const char* name) {
-    expects(number >= 0 && number <= 1, "decoding::SamplerOptions: ", name, " is ", number,
-            ", outside [0, 1]");
-  };
-  const auto positive = [](double number, const char* name) {
-    expects(std::isfinite(number) && number >= 0, "decoding::SamplerOptions: ", name, " is ",
-            number);
-  };
-  positive(options.temperature, "temperature");
-  expects(options.top_k >= 0, "decoding::SamplerOptions: top_k is ", options.top_k);
-  share(options.top_p, "top_p");
-  positive(options.min_p, "min_p");
-  share(options.typical, "typical");
-  positive(options.top_n_sigma, "top_n_sigma");
   for (Filter filter : kFilters) {
+    const detail::FilterRule& rule = detail::rule(filter);
+    const double value = rule.value(options);
+    expects(rule.valid(value), "decoding::SamplerOptions: ", rule.name, " is ", value,
+            rule.otherwise);
     const auto times = std::ranges::count(options.order, filter);
-    expects(times <= 1, "decoding::SamplerOptions: ", name(filter), " is in the order twice");
-    expects(times == 1 || !detail::asks_for(options, filter),
-            "decoding::SamplerOptions: ", name(filter), " is asked for and not in the order");
+    expects(times <= 1, "decoding::SamplerOptions: ", rule.name, " is in the order twice");
+    expects(times == 1 || !rule.on(value), "decoding::SamplerOptions: ", rule.name,
+            " is set and not in the order");
   }
 }
 
@@ -159,7 +183,7 @@ class Sampler {
       return candidates_.finish();
     }
     candidates_.begin(logits, most_candidates());
-    for (Filter filter : options_.order) apply(filter);
+    for (Filter filter : options_.order) detail::rule(filter).apply(candidates_, options_);
     return candidates_.finish();
   }
 
@@ -186,27 +210,10 @@ class Sampler {
   // A top-k with nothing but the temperature before it is taken care of at once.
   Index most_candidates() const noexcept {
     const auto first = std::ranges::find_if(options_.order, [&](Filter filter) {
-      return filter != Filter::temperature && detail::asks_for(options_, filter);
+      return filter != Filter::temperature && detail::is_on(options_, filter);
     });
     const bool at_once = first != options_.order.end() && *first == Filter::top_k;
     return at_once ? std::min(options_.top_k, vocabulary_) : vocabulary_;
-  }
-
-  void apply(Filter filter) {
-    switch (filter) {
-      case Filter::temperature:
-        return candidates_.temper(options_.temperature);
-      case Filter::top_k:
-        return candidates_.keep_top_k(options_.top_k == 0 ? vocabulary_ : options_.top_k);
-      case Filter::top_p:
-        return candidates_.keep_top_p(options_.top_p);
-      case Filter::min_p:
-        return candidates_.keep_min_p(options_.min_p);
-      case Filter::typical:
-        return candidates_.keep_typical(options_.typical);
-      case Filter::top_n_sigma:
-        return candidates_.keep_top_n_sigma(options_.top_n_sigma);
-    }
   }
 
   SamplerOptions options_;

@@ -16,21 +16,11 @@
 // Tested by   tests/decoding/scheduler{,_pages,_end}_test.cpp, tests/law/scheduler_test.cpp
 #pragma once
 
-#include <decant/codec/concept.hpp>
-#include <decant/core/error.hpp>
-#include <decant/core/types.hpp>
 #include <decant/decoding/detail/admission.hpp>
-#include <decant/decoding/detail/event_list.hpp>
-#include <decant/decoding/detail/job.hpp>
-#include <decant/decoding/detail/steps.hpp>
-#include <decant/decoding/generation.hpp>
 #include <decant/decoding/request.hpp>
-#include <decant/decoding/statistics.hpp>
 #include <decant/kv/page_pool.hpp>
-#include <decant/kv/paged.hpp>
 #include <decant/kv/prefix_tree.hpp>
 #include <decant/model/decoder.hpp>
-#include <decant/model/store_check.hpp>
 #include <decant/model/workspace.hpp>
 
 #include <algorithm>

@@ -9,15 +9,8 @@
 // Tested by   tests/decoding/scheduler{,_pages,_end}_test.cpp, tests/law/scheduler_test.cpp
 #pragma once
 
-#include <decant/codec/concept.hpp>
-#include <decant/core/error.hpp>
 #include <decant/core/shape.hpp>
-#include <decant/core/types.hpp>
 #include <decant/decoding/detail/job.hpp>
-#include <decant/decoding/generation.hpp>
-#include <decant/decoding/request.hpp>
-#include <decant/kv/page_pool.hpp>
-#include <decant/kv/paged.hpp>
 #include <decant/kv/prefix_tree.hpp>
 
 #include <algorithm>

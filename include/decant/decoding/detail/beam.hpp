@@ -3,17 +3,9 @@
 // Tested by   tests/decoding/beam_test.cpp
 #pragma once
 
-#include <decant/codec/concept.hpp>
-#include <decant/core/types.hpp>
 #include <decant/decoding/beam.hpp>
 #include <decant/decoding/detail/sequence.hpp>
-#include <decant/decoding/detail/steps.hpp>
-#include <decant/decoding/detail/text.hpp>
-#include <decant/decoding/generation.hpp>
 #include <decant/decoding/log_probabilities.hpp>
-#include <decant/kv/paged.hpp>
-#include <decant/model/decoder.hpp>
-#include <decant/model/workspace.hpp>
 
 #include <algorithm>
 #include <cmath>

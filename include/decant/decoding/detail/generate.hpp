@@ -4,17 +4,8 @@
 // Tested by   tests/decoding/{generate,control,speculative,rejection,tree_drafter}_test.cpp
 #pragma once
 
-#include <decant/core/error.hpp>
-#include <decant/core/types.hpp>
 #include <decant/decoding/detail/sequence.hpp>
-#include <decant/decoding/detail/steps.hpp>
-#include <decant/decoding/detail/text.hpp>
-#include <decant/decoding/drafter.hpp>
 #include <decant/decoding/generate.hpp>
-#include <decant/decoding/generation.hpp>
-#include <decant/kv/store.hpp>
-#include <decant/model/decoder.hpp>
-#include <decant/model/workspace.hpp>
 
 #include <algorithm>
 #include <optional>

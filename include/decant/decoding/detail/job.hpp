@@ -1,19 +1,15 @@
-// decant/decoding/detail/job.hpp - a request of a scheduler, and the counts of them all.
+// decant/decoding/detail/job.hpp - a request of a scheduler, the counts of them all, and the events
+// of a step.
 //
-// Tested by   tests/decoding/scheduler{,_pages,_end}_test.cpp
+// Tested by   tests/decoding/scheduler{,_pages,_end,_fault}_test.cpp
 #pragma once
 
-#include <decant/codec/concept.hpp>
-#include <decant/core/types.hpp>
 #include <decant/decoding/detail/sequence.hpp>
-#include <decant/decoding/detail/steps.hpp>
-#include <decant/decoding/detail/text.hpp>
 #include <decant/decoding/request.hpp>
-#include <decant/decoding/statistics.hpp>
-#include <decant/kv/page_pool.hpp>
 #include <decant/kv/paged.hpp>
-#include <decant/kv/prefix.hpp>
 
+#include <cstddef>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -95,6 +91,40 @@ class Ledger {
 
  private:
   SchedulerStatistics totals_;
+};
+
+// The events of a step, held until a step has returned them: a step that throws may have ended
+// requests before. Room is made beforehand, so that nothing is lost between what happens and its
+// event.
+//
+// Threads  one owner
+class EventList {
+ public:
+  // Drops the events that were returned.
+  void begin() noexcept {
+    if (std::exchange(returned_, false)) events_.clear();
+  }
+
+  // `count` more can then be added without memory.
+  //
+  // Errors   std::bad_alloc
+  void make_room(Index count) {
+    const std::size_t size = events_.size() + static_cast<std::size_t>(count);
+    if (size > events_.capacity()) events_.reserve(2 * size);
+  }
+
+  // Precondition: there is room.
+  void add(Event&& event) noexcept { events_.push_back(std::move(event)); }
+
+  // Everything since begin().
+  std::span<Event> take() noexcept {
+    returned_ = true;
+    return events_;
+  }
+
+ private:
+  std::vector<Event> events_;
+  bool returned_ = false;
 };
 
 }  // namespace decant::inline v0::decoding::detail

@@ -4,18 +4,8 @@
 // Tested by   tests/decoding/samples_test.cpp
 #pragma once
 
-#include <decant/codec/concept.hpp>
-#include <decant/core/error.hpp>
-#include <decant/core/executor.hpp>
-#include <decant/core/types.hpp>
 #include <decant/decoding/detail/sequence.hpp>
-#include <decant/decoding/detail/steps.hpp>
-#include <decant/decoding/detail/text.hpp>
-#include <decant/decoding/generation.hpp>
 #include <decant/decoding/samples.hpp>
-#include <decant/kv/paged.hpp>
-#include <decant/model/decoder.hpp>
-#include <decant/model/workspace.hpp>
 
 #include <algorithm>
 #include <cstddef>

@@ -9,15 +9,9 @@
 // Tested by   tests/decoding/{generate,speculative,tree_drafter,samples,beam,scheduler}_test.cpp
 #pragma once
 
-#include <decant/core/error.hpp>
-#include <decant/core/types.hpp>
 #include <decant/decoding/detail/steps.hpp>
 #include <decant/decoding/detail/text.hpp>
 #include <decant/decoding/drafter.hpp>
-#include <decant/kv/store.hpp>
-#include <decant/model/batch.hpp>
-#include <decant/model/config.hpp>
-#include <decant/model/workspace.hpp>
 
 #include <algorithm>
 #include <cstddef>

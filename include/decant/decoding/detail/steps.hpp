@@ -6,11 +6,9 @@
 
 #include <decant/core/error.hpp>
 #include <decant/core/executor.hpp>
-#include <decant/core/types.hpp>
 #include <decant/decoding/generation.hpp>
 #include <decant/kv/store.hpp>
 #include <decant/model/batch.hpp>
-#include <decant/model/config.hpp>
 #include <decant/model/decoder.hpp>
 #include <decant/model/store_check.hpp>
 #include <decant/model/workspace.hpp>

@@ -9,14 +9,8 @@
 
 #include <decant/core/executor.hpp>
 #include <decant/core/random.hpp>
-#include <decant/core/types.hpp>
-#include <decant/decoding/candidates.hpp>
 #include <decant/decoding/generation.hpp>
-#include <decant/decoding/log_probabilities.hpp>
-#include <decant/decoding/penalties.hpp>
 #include <decant/decoding/rejection.hpp>
-#include <decant/decoding/sampler.hpp>
-#include <decant/decoding/statistics.hpp>
 #include <decant/model/profile.hpp>
 #include <decant/model/workspace.hpp>
 
