@@ -309,7 +309,7 @@ TEST(BeamAnswers, AreBeatenByWhatARunningBeamCanReach) {
   EXPECT_FALSE(goes_on(1, EarlyStopping::yes));
 }
 
-TEST(BeamAnswers, AreTheBest) {
+TEST(BeamAnswers, AreTheBestOfAll) {
   const BeamOptions options = {.beams = 2};
   detail::Answers answers(options);
   answers.add({1}, -3, 1, true);

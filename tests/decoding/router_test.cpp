@@ -29,8 +29,8 @@ using Tokens = std::vector<Token>;
 constexpr Index kPage = 16;
 constexpr Index kLargest = std::numeric_limits<Index>::max();
 
-// A replica that caches the beginning of tokens_from(0, ...).
-Replica keeping(Index tokens, Index waiting = 0, Index running = 0) {
+// A replica that has cached the first tokens of tokens_from(0, ...).
+Replica caching(Index tokens, Index waiting = 0, Index running = 0) {
   Replica replica = {
       .prefixes = PrefixSummary(kPage), .waiting_tokens = waiting, .running_tokens = running};
   replica.prefixes.insert({}, tokens_from(0, tokens));
@@ -38,7 +38,7 @@ Replica keeping(Index tokens, Index waiting = 0, Index running = 0) {
 }
 
 TEST(Route, GoesWhereTheMostIsCached) {
-  const std::vector<Replica> replicas = {keeping(32), keeping(64), keeping(0), keeping(48)};
+  const std::vector<Replica> replicas = {caching(32), caching(64), caching(0), caching(48)};
   EXPECT_EQ(route({}, tokens_from(0, 100), replicas), (Route{1, 64, 36}));
   EXPECT_EQ(route({}, tokens_from(0, 64), replicas), (Route{1, 63, 1}));  // the last is computed
   EXPECT_EQ(route({}, tokens_from(0, 60), replicas), (Route{1, 48, 12}));

@@ -1,5 +1,5 @@
-// tests/decoding/scheduler_end_test.cpp - how requests end that are cancelled, fail, or run out of
-// time.
+// tests/decoding/scheduler_end_test.cpp - how requests end that are taken back, fail, or come too
+// late.
 #include "decoding/scheduler_fixture.hpp"
 
 #include <decant/core/executor.hpp>

@@ -43,7 +43,7 @@ struct Borrowed {
   FaultTree tree;
 };
 
-// An integer in [0, count).
+// A number in [0, count).
 template <class Number = Index>
 Number below(std::mt19937& random, unsigned count) {
   return static_cast<Number>(random() % count);
@@ -97,7 +97,7 @@ class StressRun {
     EXPECT_GT(statistics.preemptions, requests_ / 100);
     EXPECT_GT(reasons_.at(Reason::cancelled), requests_ / 100);
     EXPECT_GT(reasons_.at(Reason::length), requests_ / 2);
-    // A request of priority 0 may wait for 30 steps of others, but not much longer.
+    // Priority 0 waits while 30 steps of others come first; no one much longer.
     EXPECT_LT(longest_, 400);
   }
 
@@ -239,9 +239,9 @@ TEST(SchedulerFault, GoesOnAfterAnAllocationFailed) {
   EXPECT_GT(failed_requests, 0);
 }
 
-// Each allocation fails once, in whichever thread: a request that does not give its text fails, and
-// runs no further.
-TEST(ServiceFault, LosesNothingIfAnAllocationFails) {
+// Each allocation fails once, in whichever thread: what does not give its text fails, and runs no
+// further.
+TEST(ServiceFault, LosesNothingWhereMemoryIsNotToBeHad) {
   const model::Decoder decoder = reference::toy_decoder();
   Borrowed borrowed(decoder);
   Request wanted = {.prompt = trial::random_tokens(decoder.config(), 8, 5),

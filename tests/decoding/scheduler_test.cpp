@@ -95,7 +95,7 @@ TEST_F(SchedulerTest, RefusesNonsenseAndChangesNothing) {
   EXPECT_EQ(harness.scheduler().statistics().steps, 0);
 }
 
-TEST_F(SchedulerTest, RefusesInvalidOptions) {
+TEST_F(SchedulerTest, RefusesOptionsThatMeanNothing) {
   model::Workspace workspace(decoder_.config(), limits_);
   Pool pool(decoder_.config().geometry(), 4, 16), other(decoder_.config().geometry(), 4, 16);
   Tree foreign(other);
@@ -166,7 +166,7 @@ TEST_F(SchedulerTest, DrawsTheSameTokensInAnyBatchAndAfterPreemption) {
   }
 }
 
-TEST_F(SchedulerTest, LetsPromptsEnterInShares) {
+TEST_F(SchedulerTest, PrefillsInChunks) {
   SchedulerHarness harness(decoder_, 20, limits_, {.prefill_token_budget = 5});
   const SchedulerStatistics& statistics = harness.scheduler().statistics();
   const RequestId first = harness.submit(request(prompt(40, 1), 12));
@@ -221,7 +221,7 @@ TEST(SchedulerOfLearnedPositions, EndsWhereTheyDo) {
   EXPECT_EQ(harness.tokens(endless), harness.tokens(id));
 }
 
-TEST(SchedulerWithoutRequests, StepsWithoutEffect) {
+TEST(SchedulerOfNothing, StepsInVain) {
   const model::Decoder decoder = reference::toy_decoder();
   SchedulerHarness harness(decoder, 4, {.rows = 8, .logit_rows = 2, .sequences = 2});
   EXPECT_TRUE(harness.scheduler().idle());

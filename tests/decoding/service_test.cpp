@@ -1,4 +1,4 @@
-// tests/decoding/service_test.cpp - a scheduler shared by many threads gives the same answers.
+// tests/decoding/service_test.cpp - a scheduler behind its lock: many threads, one set of answers.
 #include "decoding/models.hpp"
 #include "law/models.hpp"
 
@@ -46,7 +46,7 @@ class ServiceTest : public testing::Test {
     model::Workspace workspace(decoder_.config(), {.rows = 64});
     return generate(decoder_, store, workspace, request.prompt, request.options).tokens;
   }
-  // A request that runs for longer than any thread waits.
+  // One that takes longer than any thread waits.
   Request slow() const {
     Request wanted = request(3, 300);
     wanted.sink = [](Token) {
@@ -154,7 +154,7 @@ TEST_F(ServiceTest, DeliversTheErrorOfWhatFailed) {
   EXPECT_EQ(read(other), alone(request(2, 8)));
 }
 
-// An executor that fails for a while, and then always.
+// An executor that fails for a while, and then for good.
 TEST_F(ServiceTest, SurvivesAStepThatFails) {
   struct Moody final : Executor {
     std::atomic<int> failures = 3;
@@ -194,8 +194,8 @@ TEST_F(ServiceTest, SurvivesAStepThatFails) {
   EXPECT_EQ(heard, 0);
 }
 
-// A request submitted just after all others have failed, while steps still fail.
-TEST_F(ServiceTest, FailsNewRequestsWhileStepsFail) {
+// A request that comes when all others have just been given up, and steps still fail.
+TEST_F(ServiceTest, GivesUpAgainWhereStepsGoOnFailing) {
   struct Broken final : Executor {
     std::function<void()> meanwhile;
     int steps = 0;

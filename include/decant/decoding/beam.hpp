@@ -1,4 +1,4 @@
-// decant/decoding/beam.hpp - the most probable continuations that a search of bounded width finds.
+// decant/decoding/beam.hpp - the most probable continuations that a search of so many beams finds.
 //
 // All beams advance in one step, each on a fork of the store that holds what it has in common with
 // the others. Of every beam's tokens the best 2 * beams (more where several tokens end a text) of

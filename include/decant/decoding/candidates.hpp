@@ -55,7 +55,7 @@ inline Token draw(std::span<const Candidate> candidates, double u) {
 // are called, finish() gives what is left. A filter looks at the distribution of what the filters
 // before it have left.
 //
-// Errors   std::invalid_argument on numbers that leave nothing
+// Errors   std::invalid_argument on parameters that leave nothing
 // Cost     begin() is one pass; top-p and typical sort about as much as they keep; nothing
 //          allocates beyond the most that was taken at once
 // Threads  one owner

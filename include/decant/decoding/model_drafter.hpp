@@ -56,7 +56,7 @@ class ModelDrafter {
     tokens_.assign(history.tokens.begin(), history.tokens.end());
     const auto begin = static_cast<std::ptrdiff_t>(tokens_.size());
     rewind_to_common();
-    distributions_.resize(static_cast<std::size_t>(most_));  // which keep their memory
+    distributions_.resize(static_cast<std::size_t>(most_));  // whose memory is reused
     for (Index draft = 0; draft < std::min(most_, room); ++draft) {
       if (!catch_up()) break;
       const std::span<float> logits = steps_.workspace.logits(0);

@@ -12,7 +12,7 @@
 // the others leave, and under rejection its tokens would depend on that.
 //
 // Source      Yu et al. 2022, "Orca" (scheduling by the step); Agrawal et al. 2023, "SARATHI",
-//             arXiv:2308.16369 (prompts beside decoding)
+//             arXiv:2308.16369 (chunked prefill)
 // Tested by   tests/decoding/scheduler{,_pages,_end}_test.cpp, tests/law/scheduler_test.cpp
 #pragma once
 
