@@ -104,7 +104,7 @@ Trace make_trace() {
       turn.answer = draws.between(50, 350);
       trace.requests.push_back(turn);
       trace.work += static_cast<double>(turn.prompt + turn.answer);
-      turn.time -= 0.02 * std::log(1 - draws.number());  // somebody reads and writes
+      turn.time -= 0.02 * std::log(1 - draws.number());  // the time of the user
     }
   }
   std::ranges::stable_sort(trace.requests, {}, &Request::time);

@@ -24,7 +24,7 @@ def log(level, text, _):
 
 
 def assign(params, **fields):
-    """Sets fields of a structure; one of another name would otherwise be set in vain."""
+    """Sets fields of a structure; refuses unknown names, which Python would set without effect."""
     known = {name for name, *_ in params._fields_}
     for name, value in fields.items():
         if name not in known:

@@ -12,7 +12,7 @@ import gguf
 import numpy as np
 from shapes import SHAPES, WEIGHTS
 
-POSITIONS = 131072  # what the file claims to be made for: more than anybody asks
+POSITIONS = 131072  # the context length in the file: more than any measure needs
 ROWS = 8192  # drawn and quantised at a time
 
 

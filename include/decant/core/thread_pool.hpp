@@ -76,8 +76,8 @@ class ThreadPool final : public Executor {
     }
   }
 
-  // Takes items while there are any. Whoever took one knows that its round is not over, so piece_
-  // is that round's.
+  // Takes items while there are any. A round is not over while one of its items runs, so piece_ is
+  // that round's.
   void work(Index worker) {
     for (std::uint64_t left = left_.load(std::memory_order_acquire); left > 0;) {
       if (!left_.compare_exchange_weak(left, left - 1, std::memory_order_acq_rel,

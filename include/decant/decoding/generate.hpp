@@ -48,8 +48,8 @@ Generation generate(const model::Decoder& decoder, S& store, model::Workspace& w
 //          vocabulary, options, a store or workspace made for another model, a prompt longer than
 //          learned positions, a drafter of another vocabulary), CacheFull where the prompt is
 //          longer than the store, CannotRewind where the store holds too little before the last
-//          prompt token. Later: BadLogits, NoCandidate, CacheFull where the pages that the prompt
-//          takes are not to be had, std::invalid_argument where a mask or a draft does not fit the
+//          prompt token. Later: BadLogits, NoCandidate, CacheFull if the pool lacks the pages of
+//          the prompt, std::invalid_argument where a mask or a draft does not fit the
 //          vocabulary, and whatever sink, mask and drafter throw; the store then holds a beginning
 //          of the sequence
 // Cost     one step per chunk of workspace.limits().rows prompt tokens, one per new token but the

@@ -120,8 +120,8 @@ inline SamplerOptions openai_vllm() {
               detail::order_of({Filter::temperature, Filter::min_p, Filter::top_k, Filter::top_p})};
 }
 
-// llama.cpp: temperature last of its filters; penalties count the last 64 tokens, whoever gave
-// them.
+// llama.cpp: temperature last of its filters; penalties count the last 64 tokens,
+// those of the prompt included.
 inline SamplerOptions llama_cpp() {
   return {.order = detail::order_of({Filter::top_n_sigma, Filter::top_k, Filter::typical,
                                      Filter::top_p, Filter::min_p, Filter::temperature}),

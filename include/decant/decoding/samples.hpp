@@ -36,8 +36,8 @@ std::vector<Generation> generate_samples(const model::Decoder& decoder, kv::Page
 // answer; a sink that returns false ends that answer.
 //
 // What the store holds is taken as the beginning of the prompt, as generate() does, and at the end
-// it holds the prompt; answers are forks of it and take pages of its pool. Where that has none
-// left, the answer that wants one ends with cache_full.
+// it holds the prompt; answers are forks of it and take pages of its pool. If none is
+// free, the answer that needs one ends with cache_full.
 //
 // Errors   before anything changed: std::invalid_argument (as generate(); no samples; to recompute;
 //          a workspace with fewer rows, rows of logits or sequences than samples), CacheFull where

@@ -88,15 +88,15 @@ class Scheduler {
     return enter(std::move(request), {});
   }
 
-  // Ends a request with the next step; false where there is none of that name.
+  // Ends a request with the next step; false if there is no such request.
   bool cancel(RequestId id) noexcept {
     Job* const job = admission_.find(id);
     if (job != nullptr) job->cancelled = true;
     return job != nullptr;
   }
 
-  // Takes its pages from a request that runs, for somebody else who needs them before the next
-  // step, which may let it run again; false where none does of that name, and within a step.
+  // Preempts a running request, so that another user of the pool can take its pages; the next step
+  // may let it run again. False if no such request runs, and within a step.
   bool preempt(RequestId id) noexcept { return !stepping_ && admission_.preempt(id); }
 
   // One step of those that run, and what it brought: the caller's until the next step. Events of a

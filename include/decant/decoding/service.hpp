@@ -95,14 +95,14 @@ class Stream {
   std::shared_ptr<detail::Mailbox> mailbox_;
 };
 
-// Borrows a scheduler, which nobody else uses while the service lives. Its destructor cancels the
-// requests that have not ended; streams may outlive it.
+// Borrows a scheduler, which must not be used otherwise while the service exists. Its destructor
+// cancels the requests that have not ended; streams may outlive it.
 //
 // Functions of requests are called in the service's thread. When a step fails eight times in a row
 // (no memory, an executor that throws), all requests end with that error. Times of a request, its
 // time in the queue among them, count from submit().
 //
-// Errors   std::system_error from the constructor where there is no thread to be had
+// Errors   std::system_error from the constructor if no thread can be started
 // Threads  any
 template <codec::Codec K, codec::Codec V = K>
 class Service {
@@ -186,7 +186,7 @@ class Service {
     }
   }
 
-  // Statistics first, so that whoever learns that a request has ended finds it in them.
+  // Updates the statistics first, so that they include every request whose end is known.
   void deliver(std::span<Event> events) noexcept {
     {
       const std::lock_guard lock(mutex_);

@@ -1,9 +1,9 @@
 // decant/decoding/detail/admission.hpp - which requests run, and on which pages.
 //
 // Requests have one order, in which the first ones run. A level of priority is worth some steps of
-// waiting, so the order of two requests never changes and no request waits for ever. Whoever takes
-// pages or a sequence of the step takes those of the last request that runs, never of one before
-// it.
+// waiting, so the order of two requests never changes and no request waits for ever. Pages
+// and running sequences are taken from the last request that runs, never from one before the
+// request that needs them.
 //
 // Source      Kwon et al. 2023, arXiv:2309.06180 (preemption by recomputing)
 // Tested by   tests/decoding/scheduler{,_pages,_end}_test.cpp, tests/law/scheduler_test.cpp

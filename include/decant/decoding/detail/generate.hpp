@@ -38,7 +38,8 @@ DraftRoom draft_room(const Steps<S>& steps, const Sequence<S&>& sequence, const 
           .sequences = limits.sequences - 1};
 }
 
-// The step that gives the logits of the last token, and of drafts behind it; or why there is none.
+// The step that gives the logits of the last token and of its drafts; or the reason why it cannot
+// run.
 template <kv::Store S>
 std::optional<Reason> advance(Steps<S>& steps, Sequence<S&>& sequence, const Room& room,
                               const Drafting* drafting) {

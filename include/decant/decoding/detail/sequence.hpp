@@ -152,8 +152,8 @@ class Sequence {
     return pages;
   }
 
-  // Room in the stores for what is planned, without its drafts when there is none for them; or why
-  // there is none.
+  // Reserves slots for the planned rows, without drafts if there is no room for them; or returns
+  // the reason why there is no room.
   //
   // Errors   CacheFull before the first new token
   std::optional<Reason> reserve() {
