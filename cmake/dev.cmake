@@ -18,35 +18,27 @@ target_compile_definitions(decant_dev INTERFACE
   DECANT_FUZZ_CORPUS="${PROJECT_SOURCE_DIR}/tests/fuzz/corpus"
   DECANT_SHARED_DATA="${PROJECT_SOURCE_DIR}/../shared/data")
 
-# The big templates, compiled once; who links them here must see instances.hpp first, which
-# decant_precompiled arranges.
-set(instances ${PROJECT_SOURCE_DIR}/tests/instances)
-function(decant_add_instances name)
-  list(TRANSFORM ARGN REPLACE "(.+)" "${instances}/\\1.cpp" OUTPUT_VARIABLE sources)
-  add_library(${name} STATIC ${sources})
-  target_link_libraries(${name} PRIVATE decant_dev)
-  target_compile_options(${name} PRIVATE $<$<NOT:$<CONFIG:Release>>:-O1>)  # or tests crawl
-endfunction()
-decant_add_instances(decant_instances f32 bf16 f16 blocks)
-decant_add_instances(decant_scaled_instances int8 int4 fp8 pairs)
-target_link_libraries(decant_scaled_instances PRIVATE decant_instances)
+# Kernels are optimised even where tests are not, or those crawl.
+target_link_libraries(decant_compiled PRIVATE decant_dev)
+target_compile_options(decant_compiled PRIVATE $<$<NOT:$<CONFIG:Release>>:-O1>)
 
 # decant_precompiled(prefix [OPTIONS flags...] [LIBRARIES ...] HEADERS ...) makes a library of what
 # some programs have in common, compiled once; decant_program(target prefix) makes a target one of
 # them. Flags are not inherited, so that each target has them in one order.
 function(decant_precompiled prefix)
   cmake_parse_arguments(PARSE_ARGV 1 with "" "" "OPTIONS;LIBRARIES;HEADERS")
-  add_library(${prefix} OBJECT ${instances}/empty.cpp)
+  file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/empty.cpp CONTENT "")
+  add_library(${prefix} OBJECT ${PROJECT_BINARY_DIR}/empty.cpp)
   set_target_properties(${prefix} PROPERTIES
     DECANT_OPTIONS "${with_OPTIONS}" DECANT_LIBRARIES "${with_LIBRARIES}")
   target_compile_options(${prefix} PRIVATE ${with_OPTIONS})
-  target_link_libraries(${prefix} PRIVATE decant_dev decant_instances ${with_LIBRARIES})
-  target_precompile_headers(${prefix} PRIVATE ${instances}/instances.hpp ${with_HEADERS})
+  target_link_libraries(${prefix} PRIVATE decant_dev decant_compiled ${with_LIBRARIES})
+  target_precompile_headers(${prefix} PRIVATE <decant/instantiate.hpp> ${with_HEADERS})
 endfunction()
 function(decant_program target prefix)
   get_target_property(options ${prefix} DECANT_OPTIONS)
   get_target_property(libraries ${prefix} DECANT_LIBRARIES)
   target_compile_options(${target} PRIVATE ${options})
-  target_link_libraries(${target} PRIVATE decant_dev decant_instances ${libraries})
+  target_link_libraries(${target} PRIVATE decant_dev decant_compiled ${libraries})
   target_precompile_headers(${target} REUSE_FROM ${prefix})
 endfunction()

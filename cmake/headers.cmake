@@ -1,6 +1,7 @@
 # The public headers: one list for include paths, installation, IDEs and verification.
 set(DECANT_HEADERS
   include/decant/decant.hpp
+  include/decant/instantiate.hpp
   include/decant/version.hpp
   include/decant/core/buffer.hpp
   include/decant/core/config.hpp
@@ -9,33 +10,38 @@ set(DECANT_HEADERS
   include/decant/core/executor.hpp
   include/decant/core/random.hpp
   include/decant/core/shape.hpp
-  include/decant/simd/lanes.hpp
-  include/decant/simd/int8_lanes.hpp
-  include/decant/simd/bf16_lanes.hpp
   include/decant/core/thread_pool.hpp
   include/decant/core/types.hpp
+  include/decant/simd/bf16_lanes.hpp
   include/decant/simd/int16_lanes.hpp
+  include/decant/simd/int8_lanes.hpp
+  include/decant/simd/lanes.hpp
+  include/decant/codec/block.hpp
   include/decant/codec/concept.hpp
-  include/decant/codec/type.hpp
   include/decant/codec/plain.hpp
   include/decant/codec/scaled.hpp
-  include/decant/codec/int4.hpp
-  include/decant/codec/block.hpp
+  include/decant/codec/type.hpp
+  include/decant/codec/detail/widen.hpp
   include/decant/kernels/activation.hpp
-  include/decant/kernels/block_tile.hpp
   include/decant/kernels/matrix.hpp
+  include/decant/kernels/matrix_view.hpp
   include/decant/kernels/norm.hpp
-  include/decant/kernels/packed.hpp
-  include/decant/kernels/packed_blocks.hpp
   include/decant/kernels/product.hpp
   include/decant/kernels/row_tiles.hpp
   include/decant/kernels/softmax.hpp
-  include/decant/kernels/tile.hpp
-  include/decant/kernels/integer_tile.hpp
-  include/decant/kv/store.hpp
-  include/decant/kv/detail/panel_span_range.hpp
-  include/decant/kv/contiguous.hpp
+  include/decant/kernels/detail/activation.hpp
+  include/decant/kernels/detail/block_tile.hpp
+  include/decant/kernels/detail/integer_tile.hpp
+  include/decant/kernels/detail/matrix.hpp
+  include/decant/kernels/detail/norm.hpp
+  include/decant/kernels/detail/packed.hpp
+  include/decant/kernels/detail/packed_blocks.hpp
+  include/decant/kernels/detail/product.hpp
+  include/decant/kernels/detail/row_tiles.hpp
+  include/decant/kernels/detail/softmax.hpp
+  include/decant/kernels/detail/tile.hpp
   include/decant/kv/cells.hpp
+  include/decant/kv/contiguous.hpp
   include/decant/kv/geometry.hpp
   include/decant/kv/interchange.hpp
   include/decant/kv/layered.hpp
@@ -46,28 +52,36 @@ set(DECANT_HEADERS
   include/decant/kv/prefix_summary.hpp
   include/decant/kv/prefix_tree.hpp
   include/decant/kv/ring.hpp
+  include/decant/kv/store.hpp
+  include/decant/kv/detail/panel_span_range.hpp
   include/decant/attention/attend.hpp
-  include/decant/attention/key_tile.hpp
   include/decant/attention/mask.hpp
   include/decant/attention/problem.hpp
-  include/decant/attention/query_tile.hpp
   include/decant/attention/rope.hpp
   include/decant/attention/score.hpp
-  include/decant/attention/segment.hpp
-  include/decant/attention/value_tile.hpp
+  include/decant/attention/detail/attend.hpp
+  include/decant/attention/detail/key_tile.hpp
+  include/decant/attention/detail/query_tile.hpp
+  include/decant/attention/detail/score.hpp
+  include/decant/attention/detail/segment.hpp
+  include/decant/attention/detail/value_tile.hpp
   include/decant/model/batch.hpp
-  include/decant/model/context_shift.hpp
   include/decant/model/config.hpp
+  include/decant/model/context_shift.hpp
   include/decant/model/cost.hpp
   include/decant/model/decoder.hpp
-  include/decant/model/sink_tokens.hpp
   include/decant/model/profile.hpp
-  include/decant/model/rows.hpp
-  include/decant/model/layer.hpp
   include/decant/model/store_check.hpp
   include/decant/model/weights.hpp
-  include/decant/model/weights_check.hpp
   include/decant/model/workspace.hpp
+  include/decant/model/detail/decoder.hpp
+  include/decant/model/detail/layer.hpp
+  include/decant/model/detail/rows.hpp
+  include/decant/model/detail/sink_tokens.hpp
+  include/decant/model/detail/step.hpp
+  include/decant/model/detail/step_buffers.hpp
+  include/decant/model/detail/weights.hpp
+  include/decant/model/detail/workspace.hpp
   include/decant/decoding/beam.hpp
   include/decant/decoding/candidates.hpp
   include/decant/decoding/drafter.hpp

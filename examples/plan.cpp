@@ -194,7 +194,7 @@ void print_budget(const Options& options, const Bill& bill) {
 
 // Bytes of one weight and its part of a scale.
 double bytes_of(codec::Type weights) {
-  constexpr double kWeights = codec::kBlockNumbers;
+  constexpr double kWeights = codec::kBlockWeights;
   if (weights == codec::Type::q8_0) return sizeof(codec::Q8_0::Block) / kWeights;
   if (weights == codec::Type::q4_0) return sizeof(codec::Q4_0::Block) / kWeights;
   return weights == codec::Type::f32 ? 4 : 2;

@@ -10,8 +10,8 @@
 // stream and in eight (of_read, of_read8).
 #include <decant/codec/plain.hpp>
 #include <decant/core/executor.hpp>
-#include <decant/kernels/packed.hpp>
-#include <decant/kernels/product.hpp>
+#include <decant/kernels/detail/packed.hpp>
+#include <decant/kernels/detail/product.hpp>
 
 #include "support/bounds.hpp"
 #include "support/cached.hpp"
@@ -38,17 +38,17 @@ constexpr Index kFirstInput = Index{1} << 40;  // weights are values 0, 1, ..., 
 // How weights of a format are stored, and how far a product by them may be from the reference.
 template <class C>
 struct Format {
-  using Stored = kernels::Packed<C>;
+  using Stored = kernels::detail::Packed<C>;
   static constexpr double kTolerance = 1e-5;  // the values here fit any plain format
   static constexpr Index kBits = 8 * Index{sizeof(typename C::Cell)};
   static const void* data(const Stored& weights) { return weights.panel(0); }
 };
 template <codec::BlockCodec Q>
 struct Format<Q> {
-  using Stored = kernels::PackedBlocks<Q>;
+  using Stored = kernels::detail::PackedBlocks<Q>;
   static constexpr double kTolerance = Q::kBits == 8 ? 2e-2 : 0.2;
   static constexpr Index kBits = Q::kBits;
-  static const void* data(const Stored& weights) { return weights.pair(0, 0); }
+  static const void* data(const Stored& weights) { return weights.two_blocks(0, 0); }
 };
 template <class C>
 using Stored = typename Format<C>::Stored;
@@ -72,13 +72,13 @@ Weights<C> random_weights(Index outputs, Index columns) {
 template <class Packed>
 void multiply(const Packed& weights, const Floats& in, Floats& out, kernels::RowTiles& tiles,
               Executor& executor) {
-  kernels::multiply(weights,
-                    {.rows = in.rows(),
-                     .in = in.data(),
-                     .in_stride = in.cols(),
-                     .out = out.data(),
-                     .out_stride = out.cols()},
-                    tiles, executor);
+  kernels::detail::multiply(weights,
+                            {.rows = in.rows(),
+                             .in = in.data(),
+                             .in_stride = in.cols(),
+                             .out = out.data(),
+                             .out_stride = out.cols()},
+                            tiles, executor);
 }
 
 void multiply_by_eigen(const Eigen::Map<const Floats>& weights, const Floats& in, Floats& out) {

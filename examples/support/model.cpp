@@ -3,7 +3,7 @@
 #include <decant/checkpoints/load_checkpoint.hpp>
 #include <decant/codec/type.hpp>
 #include <decant/core/error.hpp>
-#include <decant/kernels/packed.hpp>
+#include <decant/kernels/product.hpp>
 #include <decant/text/load_tokenizer.hpp>
 
 #include "support/options.hpp"

@@ -359,7 +359,7 @@ TEST(AttendScratch, GivesEveryWorkerBuffersOfItsOwn) {
       const attention::Scratch::Worker worker = scratch.worker(at);
       const auto name = static_cast<int>(at) * 100;
       f(worker.queries, kQueries * 5, static_cast<float>(name));
-      f(worker.pairs, kQueries * 3, name + 1);
+      f(worker.int_queries, kQueries * 3, name + 1);
       f(worker.query_scales, kQueries, static_cast<float>(name + 2));
       f(worker.sums, kQueries * kLanes, static_cast<float>(name + 3));
       f(worker.values, kQueries * 32, static_cast<float>(name + 4));

@@ -1,6 +1,6 @@
 // tests/attention/query_tile_test.cpp - quantised queries: how near they are, that no sum leaves
 // 32 bits, and that scores of one query have the same bits alone and among others, on any worker.
-#include <decant/attention/query_tile.hpp>
+#include <decant/attention/detail/query_tile.hpp>
 
 #include "attention/run.hpp"
 #include "law/bits.hpp"

@@ -47,7 +47,7 @@ TYPED_TEST(Blocks, HoldWeightsWithinTheirStep) {
     const float step = largest / (TypeParam::kBits == 8 ? 127.0f : 8.0f);
     for (std::size_t i = 0; i < 32; ++i) {
       const bool cut =
-          TypeParam::kBits == 4 && TypeParam::number(block, static_cast<Index>(i)) == 7;
+          TypeParam::kBits == 4 && TypeParam::integer(block, static_cast<Index>(i)) == 7;
       const float bound = step * (cut ? 1.0f : 0.5f) + largest * 0x1p-10f;  // 8 does not exist
       EXPECT_NEAR(found[i], values[i], bound) << i;
     }
@@ -72,8 +72,31 @@ TYPED_TEST(Blocks, ArePackedWithoutLoss) {
   const auto block = TypeParam::quantise(values_of(3));
   const auto again = TypeParam::unpacked(TypeParam::packed(block));
   for (Index i = 0; i < 32; ++i) {
-    EXPECT_EQ(TypeParam::number(again, i), TypeParam::number(block, i)) << i;
+    EXPECT_EQ(TypeParam::integer(again, i), TypeParam::integer(block, i)) << i;
   }
+}
+
+// A product fused with the sum is not rounded in between, and is another integer now and then.
+TEST(BlockLayout, OfQ4RoundsProductsBeforeItAdds) {
+  int fused_differently = 0;
+  for (std::uint64_t seed = 0; seed < 500; ++seed) {
+    Values values = values_of(seed);
+    const float largest = 2.0f + static_cast<float>(seed) / 100.0f;
+    const float inverse = 1.0f / (largest / -8.0f);
+    values[0] = largest;
+    for (std::size_t i = 1; i < 32; ++i) {  // halfway between two integers, or beside it
+      const float halfway = (static_cast<float>(i % 7) - 2.5f) / inverse;
+      values[i] = i % 3 == 0 ? halfway : std::nextafter(halfway, i % 3 == 1 ? 9.0f : -9.0f);
+    }
+    const auto block = codec::Q4_0::quantise(values);
+    for (std::size_t i = 1; i < 32; ++i) {
+      const volatile float product = values[i] * inverse;
+      const float expected = std::trunc(product + 8.5f) - 8.0f;
+      ASSERT_EQ(codec::Q4_0::integer(block, static_cast<Index>(i)), expected) << i;
+      fused_differently += std::trunc(std::fma(values[i], inverse, 8.5f)) - 8.0f != expected;
+    }
+  }
+  EXPECT_GT(fused_differently, 0);
 }
 
 // Worked by hand: a scale of 2 (0x4000 in f16), and bytes as the file has them.
@@ -111,10 +134,10 @@ TEST(BlockRounding, OfQ8IsToTheNearestAwayFromZero) {
   values[2] = -2.5f;
   values[3] = 2.4f;
   const auto block = Q8_0::quantise(values);
-  EXPECT_EQ(Q8_0::number(block, 0), 127);
-  EXPECT_EQ(Q8_0::number(block, 1), 3);
-  EXPECT_EQ(Q8_0::number(block, 2), -3);
-  EXPECT_EQ(Q8_0::number(block, 3), 2);
+  EXPECT_EQ(Q8_0::integer(block, 0), 127);
+  EXPECT_EQ(Q8_0::integer(block, 1), 3);
+  EXPECT_EQ(Q8_0::integer(block, 2), -3);
+  EXPECT_EQ(Q8_0::integer(block, 3), 2);
 }
 
 TEST(BlockRounding, OfQ4MakesTheLargestMinusEight) {
@@ -123,9 +146,9 @@ TEST(BlockRounding, OfQ4MakesTheLargestMinusEight) {
   values[1] = -4.0f;
   values[2] = 0.26f;
   const auto block = Q4_0::quantise(values);
-  EXPECT_EQ(Q4_0::number(block, 0), -8);
-  EXPECT_EQ(Q4_0::number(block, 1), 7);  // 8 does not exist
-  EXPECT_EQ(Q4_0::number(block, 2), -1);
+  EXPECT_EQ(Q4_0::integer(block, 0), -8);
+  EXPECT_EQ(Q4_0::integer(block, 1), 7);  // 8 does not exist
+  EXPECT_EQ(Q4_0::integer(block, 2), -1);
   EXPECT_EQ(loaded<Q4_0>(block)[0], 4.0f);
 }
 

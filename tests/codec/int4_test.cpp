@@ -1,5 +1,4 @@
 // tests/codec/int4_test.cpp - two values a byte: every byte, and how values are rounded.
-#include <decant/codec/int4.hpp>
 #include <decant/codec/scaled.hpp>
 
 #include <gtest/gtest.h>

@@ -1,14 +1,18 @@
-// tests/codec/plain_test.cpp - the codec laws over all 65,536 cells of the 16-bit formats.
+// tests/codec/plain_test.cpp - the codec laws over all 65,536 cells of the 16-bit formats, and
+// their conversions against Eigen's.
+#include <decant/codec/detail/widen.hpp>
 #include <decant/codec/plain.hpp>
 
 #include "law/bits.hpp"
 
 #include <gtest/gtest.h>
+#include <Eigen/Core>
 
 #include <bit>
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <random>
 #include <vector>
 
 namespace {
@@ -98,6 +102,52 @@ TYPED_TEST(SixteenBits, NaNStaysNaN) {
 TYPED_TEST(SixteenBits, InfinitiesAndZerosHaveTheirSign) {
   for (float value : {kInfinity, -kInfinity, 0.0f, -0.0f}) {
     EXPECT_EQ(bits_of(TypeParam::load(TypeParam::store(value))), bits_of(value));
+  }
+}
+
+template <class C>
+using OfEigen = std::conditional_t<std::same_as<C, BF16>, Eigen::bfloat16, Eigen::half>;
+
+// Some of every exponent, and the neighbourhoods of what rounds differently.
+std::vector<float> many_values() {
+  std::mt19937 random(1);
+  std::vector<float> values;
+  for (std::uint32_t upper = 0; upper < 65536; ++upper) {
+    for (std::uint32_t lower : {0u, 0x0FFFu, 0x1000u, 0x1001u, 0x7FFFu, 0x8000u, 0x8001u}) {
+      values.push_back(std::bit_cast<float>(upper << 16 | lower));
+    }
+    values.push_back(
+        std::bit_cast<float>(upper << 16 | static_cast<std::uint32_t>(random() & 0xFFFF)));
+  }
+  return values;
+}
+
+TYPED_TEST(SixteenBits, ConvertAsEigenConverts) {
+  using C = TypeParam;
+  for (std::uint32_t bits = 0; bits < 65536; ++bits) {
+    const float expected =
+        static_cast<float>(Eigen::numext::bit_cast<OfEigen<C>>(static_cast<std::uint16_t>(bits)));
+    const float loaded = C::load(cell_of<C>(bits));
+    ASSERT_TRUE(bits_of(loaded) == bits_of(expected) ||
+                (std::isnan(loaded) && std::isnan(expected)))
+        << bits;
+  }
+  for (float value : many_values()) {
+    const auto expected = Eigen::numext::bit_cast<std::uint16_t>(OfEigen<C>(value));
+    const auto cell = C::store(value);
+    ASSERT_TRUE(bits_of<C>(cell) == expected || (std::isnan(value) && std::isnan(C::load(cell))))
+        << bits_of(value);
+  }
+}
+
+TEST(HalfPrecision, ConvertsTheSameWithAndWithoutInstructions) {
+  for (float value : many_values()) {
+    ASSERT_EQ(bits_of<F16>(F16::store(value)), codec::detail::f16_of_f32(value)) << bits_of(value);
+  }
+  for (std::uint32_t bits = 0; bits < 65536; ++bits) {
+    ASSERT_EQ(bits_of(F16::load(cell_of<F16>(bits))),
+              bits_of(codec::detail::f32_of_f16(static_cast<std::uint16_t>(bits))))
+        << bits;
   }
 }
 

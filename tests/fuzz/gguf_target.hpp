@@ -5,7 +5,7 @@
 
 #include <decant/checkpoints/load_checkpoint.hpp>
 #include <decant/files/gguf.hpp>
-#include <decant/model/weights_check.hpp>
+#include <decant/model/weights.hpp>
 #include <decant/text/detail/gguf_tokenizer.hpp>
 
 #include <cstddef>

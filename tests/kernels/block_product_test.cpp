@@ -1,6 +1,6 @@
 // tests/kernels/block_product_test.cpp - products by block-quantised weights: the sums as
 // they are defined, bit for bit, whatever other rows there are.
-#include <decant/kernels/product.hpp>
+#include <decant/kernels/detail/product.hpp>
 
 #include "law/bits.hpp"
 
@@ -19,7 +19,7 @@ using namespace decant;
 using codec::Q4_0;
 using codec::Q8_0;
 using kernels::Activations;
-using kernels::PackedBlocks;
+using kernels::detail::PackedBlocks;
 
 template <class Q>
 struct BlockTrial {
@@ -37,13 +37,13 @@ struct BlockTrial {
     const Index rows = std::ssize(in) / columns;
     std::vector<float> out(static_cast<std::size_t>(rows * outputs));
     kernels::RowTiles tiles(rows, columns);
-    kernels::multiply(weights,
-                      {.rows = rows,
-                       .in = in.data(),
-                       .in_stride = columns,
-                       .out = out.data(),
-                       .out_stride = outputs},
-                      tiles, executor);
+    kernels::detail::multiply(weights,
+                              {.rows = rows,
+                               .in = in.data(),
+                               .in_stride = columns,
+                               .out = out.data(),
+                               .out_stride = outputs},
+                              tiles, executor);
     return out;
   }
 
@@ -79,10 +79,10 @@ float defined(const PackedBlocks<Q>& weights, std::span<const float> in, Index o
   for (std::size_t at = 0; at < row.size(); at += 32) {
     const std::size_t size = std::min<std::size_t>(32, row.size() - at);
     const IntegerRow quantised(in.subspan(at, size));
-    const auto* pair = weights.pair(output / 16, static_cast<Index>(at));
-    Eigen::half stored;
-    std::memcpy(&stored, pair + (static_cast<Index>(at) / 32 % 2 * 16 + output % 16) * 2, 2);
-    const float scale = static_cast<float>(stored);
+    const auto* blocks = weights.two_blocks(output / 16, static_cast<Index>(at));
+    codec::F16::Cell stored;
+    std::memcpy(&stored, blocks + (static_cast<Index>(at) / 32 % 2 * 16 + output % 16) * 2, 2);
+    const float scale = codec::F16::load(stored);
     int products = 0;
     for (std::size_t i = 0; i < size; ++i) {
       const int weight = scale == 0 ? 0 : static_cast<int>(std::lround(row[at + i] / scale));
@@ -214,9 +214,10 @@ TYPED_TEST(BlockProduct, CopiesTheBlocksOfAFile) {
   const PackedBlocks<TypeParam> one({&from_blocks, 1});
   const PackedBlocks<TypeParam> other({&from_floats, 1});
   ASSERT_EQ(one.bytes(), other.bytes());
-  EXPECT_EQ(std::memcmp(one.pair(0, 0), other.pair(0, 0), static_cast<std::size_t>(one.bytes())),
+  EXPECT_EQ(std::memcmp(one.two_blocks(0, 0), other.two_blocks(0, 0),
+                        static_cast<std::size_t>(one.bytes())),
             0);
-  const kernels::Packed<codec::F32> wide({&from_blocks, 1});
+  const kernels::detail::Packed<codec::F32> wide({&from_blocks, 1});
   std::vector<float> expected(96);
   std::vector<float> row(96);
   for (Index r = 0; r < 20; ++r) {

@@ -1,7 +1,7 @@
 // tests/kernels/integer_tile_test.cpp - products of integers: exactly the sums of plain loops, for
 // every count of rows, panels and columns, and so the same bits whatever other rows there are and
 // on any machine.
-#include <decant/kernels/integer_tile.hpp>
+#include <decant/kernels/detail/integer_tile.hpp>
 
 #include <decant/codec/scaled.hpp>
 
@@ -42,8 +42,9 @@ struct IntegerProduct {
 
   std::vector<float> run() const {
     std::vector<float> sums(R * P * kLanes, std::nanf(""));
-    kernels::multiply_integer_tile<C, R, P>(rows.data(), row_scales, panels, columns, sums.data(),
-                                            P * kLanes, kernels::StayHere{}, scale_pointers);
+    kernels::detail::multiply_integer_tile<C, R, P>(rows.data(), row_scales, panels, columns,
+                                                    sums.data(), P * kLanes,
+                                                    kernels::detail::StayHere{}, scale_pointers);
     return sums;
   }
 

@@ -43,7 +43,7 @@ TEST(Matrix, IsThePackedMatrixOfItsType) {
   for (Type type : {Type::f32, Type::bf16, Type::f16}) {
     const Matrix matrix(views, type);
     codec::visit(type, [&](auto c) {
-      const kernels::Packed<decltype(c)> packed{views};
+      const kernels::detail::Packed<decltype(c)> packed{views};
       EXPECT_EQ(matrix.type(), type);
       EXPECT_EQ(matrix.rows(), packed.rows());
       EXPECT_EQ(matrix.columns(), packed.columns());
@@ -57,7 +57,7 @@ TEST(Matrix, IsThePackedMatrixOfItsType) {
                                   .out = expected.data(),
                                   .out_stride = 50,
                                   .bias = bias.data()};
-      kernels::multiply(packed, product, tiles, serial_executor());
+      kernels::detail::multiply(packed, product, tiles, serial_executor());
       product.out = actual.data();
       matrix.multiply(product, tiles, serial_executor());
       EXPECT_TRUE(trial::same_bits(expected, actual));

@@ -1,5 +1,5 @@
 // tests/kernels/packed_test.cpp - where every cell of a matrix goes, from any memory layout.
-#include <decant/kernels/packed.hpp>
+#include <decant/kernels/detail/packed.hpp>
 
 #include "law/bits.hpp"
 
@@ -17,8 +17,8 @@ using codec::BF16;
 using codec::F16;
 using codec::F32;
 using kernels::MatrixView;
-using kernels::Packed;
 using kernels::row_major;
+using kernels::detail::Packed;
 
 template <class C>
 class PackedMatrix : public testing::Test {};

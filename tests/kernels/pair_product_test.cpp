@@ -1,7 +1,7 @@
 // tests/kernels/pair_product_test.cpp - products of rows in bf16 by weights in bf16: near the sums
 // as they are defined, and the same bits whatever other rows there are. Machines without the
 // instruction run the portable reference here.
-#include <decant/kernels/product.hpp>
+#include <decant/kernels/detail/product.hpp>
 
 #include "law/bits.hpp"
 
@@ -19,23 +19,24 @@ using namespace decant;
 using codec::BF16;
 using kernels::Activations;
 
-kernels::Packed<BF16> packed(const std::vector<float>& values, Index outputs, Index columns) {
+kernels::detail::Packed<BF16> packed(const std::vector<float>& values, Index outputs,
+                                     Index columns) {
   const auto view = kernels::row_major(values.data(), codec::Type::f32, outputs, columns);
-  return kernels::Packed<BF16>({&view, 1}, Activations::quantised);
+  return kernels::detail::Packed<BF16>({&view, 1}, Activations::quantised);
 }
 
-std::vector<float> product(const kernels::Packed<BF16>& weights, std::span<const float> in,
+std::vector<float> product(const kernels::detail::Packed<BF16>& weights, std::span<const float> in,
                            Executor& executor = serial_executor()) {
   const Index rows = std::ssize(in) / weights.columns();
   std::vector<float> out(static_cast<std::size_t>(rows * weights.rows()));
   kernels::RowTiles tiles(rows, weights.columns());
-  kernels::multiply(weights,
-                    {.rows = rows,
-                     .in = in.data(),
-                     .in_stride = weights.columns(),
-                     .out = out.data(),
-                     .out_stride = weights.rows()},
-                    tiles, executor);
+  kernels::detail::multiply(weights,
+                            {.rows = rows,
+                             .in = in.data(),
+                             .in_stride = weights.columns(),
+                             .out = out.data(),
+                             .out_stride = weights.rows()},
+                            tiles, executor);
   return out;
 }
 
@@ -45,7 +46,7 @@ TEST(PairProduct, IsTheSumOfProductsOfRoundedValues) {
   for (Index outputs : {1, 16, 17, 70, 130}) {
     for (Index columns : {1, 2, 15, 16, 17, 33, 96, 2049, 4100}) {
       const std::vector<float> values = trial::noisy(outputs * columns, 5);
-      const kernels::Packed<BF16> weights = packed(values, outputs, columns);
+      const kernels::detail::Packed<BF16> weights = packed(values, outputs, columns);
       for (Index rows : {1, 2, 6, 8}) {
         const std::vector<float> in = trial::noisy(rows * columns, 6);
         const std::vector<float> out = product(weights, in);
@@ -68,7 +69,8 @@ TEST(PairProduct, IsTheSumOfProductsOfRoundedValues) {
 
 TEST(PairProduct, GivesARowTheSameBitsAmongAnyRowsAndOnAnyThreads) {
   for (Index columns : {41, 2100}) {
-    const kernels::Packed<BF16> weights = packed(trial::noisy(145 * columns, 5), 145, columns);
+    const kernels::detail::Packed<BF16> weights =
+        packed(trial::noisy(145 * columns, 5), 145, columns);
     const std::vector<float> in = trial::noisy(29 * columns, 9);
     const std::vector<float> all = product(weights, in);
     ThreadPool pool(3);
@@ -84,7 +86,7 @@ TEST(PairProduct, GivesARowTheSameBitsAmongAnyRowsAndOnAnyThreads) {
 }
 
 TEST(PairProduct, PropagatesNaNWithinItsRow) {
-  const kernels::Packed<BF16> weights = packed(trial::noisy(33 * 81, 5), 33, 81);
+  const kernels::detail::Packed<BF16> weights = packed(trial::noisy(33 * 81, 5), 33, 81);
   std::vector<float> in = trial::noisy(8 * 81, 10);
   const std::vector<float> clean = product(weights, in);
   in[5 * 81 + 80] = trial::kNaN;
@@ -101,7 +103,7 @@ TEST(PairProduct, PropagatesNaNWithinItsRow) {
 TEST(PairProduct, IsForBf16Alone) {
   const std::vector<float> values(16, 1.0f);
   const auto view = kernels::row_major(values.data(), codec::Type::f32, 4, 4);
-  const kernels::Packed<codec::F16> other({&view, 1}, Activations::quantised);
+  const kernels::detail::Packed<codec::F16> other({&view, 1}, Activations::quantised);
   EXPECT_EQ(other.activations(), Activations::full);
   EXPECT_EQ(packed(values, 4, 4).activations(), Activations::quantised);
 }

@@ -1,6 +1,6 @@
 // tests/kernels/product_test.cpp - products against the reference, and rows against rows, bit for
 // bit.
-#include <decant/kernels/product.hpp>
+#include <decant/kernels/detail/product.hpp>
 
 #include "law/bits.hpp"
 #include "reference/matrix.hpp"
@@ -19,7 +19,7 @@ using namespace decant;
 using codec::BF16;
 using codec::F16;
 using codec::F32;
-using kernels::Packed;
+using kernels::detail::Packed;
 
 // Where a product starts: at zero, a bias, what the output holds, or both.
 struct Start {
@@ -74,15 +74,15 @@ struct Trial {
 
   void run(Executor& executor = serial_executor()) {
     kernels::RowTiles tiles(rows, weights.columns());
-    kernels::multiply(weights,
-                      {.rows = rows,
-                       .in = in.data(),
-                       .in_stride = in_stride,
-                       .out = out.data(),
-                       .out_stride = out_stride,
-                       .add = start.add,
-                       .bias = start.bias},
-                      tiles, executor);
+    kernels::detail::multiply(weights,
+                              {.rows = rows,
+                               .in = in.data(),
+                               .in_stride = in_stride,
+                               .out = out.data(),
+                               .out_stride = out_stride,
+                               .add = start.add,
+                               .bias = start.bias},
+                              tiles, executor);
   }
 
   std::span<const float> in_row(Index row) const {
@@ -184,7 +184,7 @@ TYPED_TEST(Product, StartsAtABiasOrAtWhatTheOutputHolds) {
 TYPED_TEST(Product, OfNoRowsWritesNothing) {
   const Packed<TypeParam> weights = random_weights<TypeParam>(20, 5, 1);
   kernels::RowTiles tiles(0, 5);
-  kernels::multiply(weights, {}, tiles, serial_executor());
+  kernels::detail::multiply(weights, {}, tiles, serial_executor());
 }
 
 // The sum as the law has it: one accumulator, ascending columns, from the start given.

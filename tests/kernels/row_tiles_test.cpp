@@ -14,8 +14,8 @@
 namespace {
 
 using namespace decant;
-using kernels::kTileRows;
 using kernels::RowTiles;
+using kernels::detail::kTileRows;
 
 void expect_tiles(Index rows, Index columns, Executor& executor) {
   SCOPED_TRACE(testing::Message() << rows << " rows of " << columns);
@@ -27,8 +27,8 @@ void expect_tiles(Index rows, Index columns, Executor& executor) {
     const Index first = row / kTileRows * kTileRows;
     const Index together = std::min<Index>(kTileRows, rows - first);
     for (Index column = 0; column < columns; ++column) {
-      kernels::with_rows(together, [&](auto r) {
-        ASSERT_EQ(tiles.numbers<r>(first, column)[row - first],
+      kernels::detail::with_rows(together, [&](auto r) {
+        ASSERT_EQ(tiles.f32<r>(first, column)[row - first],
                   in[static_cast<std::size_t>(row * stride + column)])
             << "row " << row << ", column " << column;
       });
@@ -51,7 +51,7 @@ TEST(RowTiles, AreUsedAgainForOtherRows) {
   RowTiles tiles(10, 6);
   tiles.assign(in.data(), 6, 10, 6, serial_executor());
   tiles.assign(in.data() + 10, 5, 2, 5, serial_executor());
-  EXPECT_EQ(tiles.numbers<2>(0, 3)[1], in[10 + 5 + 3]);
+  EXPECT_EQ(tiles.f32<2>(0, 3)[1], in[10 + 5 + 3]);
 }
 
 TEST(RowTiles, RefuseMoreThanTheyHaveRoomFor) {

@@ -39,9 +39,9 @@ TEST(Batch, HasItsEntriesInOrder) {
   EXPECT_EQ(batch.entries()[1].rows, 1);
   EXPECT_EQ(batch.entries()[1].wanted, Logits::last);
   EXPECT_EQ(batch.entries()[2].first_row, 4);
-  ASSERT_EQ(batch.sequences().size(), 3u);
-  EXPECT_EQ(batch.sequences()[2].store, &c);
-  EXPECT_EQ(batch.sequences()[2].rows, 3);
+  ASSERT_EQ(model::detail::sequences(batch).size(), 3u);
+  EXPECT_EQ(model::detail::sequences(batch)[2].store, &c);
+  EXPECT_EQ(model::detail::sequences(batch)[2].rows, 3);
 }
 
 TEST(Batch, TouchesNoStore) {
@@ -59,7 +59,7 @@ TEST(Batch, IsEmptyAfterClear) {
   EXPECT_EQ(batch.rows(), 0);
   EXPECT_EQ(batch.logit_rows(), 0);
   EXPECT_TRUE(batch.entries().empty());
-  EXPECT_TRUE(batch.sequences().empty());
+  EXPECT_TRUE(model::detail::sequences(batch).empty());
   batch.add(store, kOne);
   EXPECT_EQ(batch.entries()[0].first_row, 0);
   EXPECT_EQ(batch.logit_rows(), 1);

@@ -3,7 +3,7 @@
 
 #include "law/models.hpp"
 
-#include <decant/model/weights_check.hpp>
+#include <decant/model/weights.hpp>
 
 #include <gtest/gtest.h>
 

@@ -19,6 +19,7 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 namespace decant::onnx {
@@ -68,7 +69,11 @@ template <class Cell>
 float widened(const char* bytes) {
   Cell cell;
   std::memcpy(&cell, bytes, sizeof cell);
-  return static_cast<float>(cell);
+  if constexpr (std::is_same_v<Cell, codec::F16::Cell>) {
+    return codec::F16::load(cell);
+  } else {
+    return static_cast<float>(cell);
+  }
 }
 
 inline Tensor read_tensor(const nlohmann::json& description, const std::string& bytes) {

@@ -15,9 +15,17 @@ foreach(room checkpoints text snapshots)
 endforeach()
 set(decoding ${model} decoding)
 
+# The internals that another folder's may include.
+set(shared
+  "kernels codec/detail/widen.hpp"
+  "attention kernels/detail/tile.hpp"
+  "attention kernels/detail/integer_tile.hpp"
+  "model attention/detail/attend.hpp"
+  "snapshots files/detail/hash.hpp")
+
 set(include "${PROJECT_SOURCE_DIR}/include")
 set(listed ${DECANT_HEADERS} ${DECANT_IO_HEADERS})
-file(GLOB_RECURSE headers RELATIVE ${include} ${include}/*)
+file(GLOB_RECURSE headers RELATIVE ${include} ${include}/*.hpp)
 foreach(header IN LISTS headers)
   string(REGEX MATCH "^decant/([a-z]+)/" folder ${header})
   set(folder ${CMAKE_MATCH_1})  # empty for an umbrella, which is for users
@@ -33,13 +41,17 @@ foreach(header IN LISTS headers)
       if(NOT seen IN_LIST ${folder})
         message(SEND_ERROR "${header}: ${folder} does not see ${seen}: ${line}")
       endif()
+      set(internal "${CMAKE_MATCH_2}")
+      if(internal MATCHES "/detail/" AND NOT seen STREQUAL folder AND NOT "${folder} ${internal}" IN_LIST shared)
+        message(SEND_ERROR "${header}: internals of ${seen}: ${line}")
+      endif()
     elseif("${CMAKE_MATCH_1}${CMAKE_MATCH_2}" MATCHES "^(nlohmann|unicode|xxhash)" AND NOT folder MATCHES "^(files|text)$")
       message(SEND_ERROR "${header}: only files and text may use that library: ${line}")
     endif()
   endforeach()
   file(STRINGS ${include}/${header} lines REGEX
     "^[^/]*(using namespace|namespace *{)|^ *# *define")
-  if(lines AND NOT header STREQUAL decant/core/config.hpp)
+  if(lines AND NOT header MATCHES "^decant/(core/config|instantiate).hpp$")
     message(SEND_ERROR "${header}: using namespace, unnamed namespace or macro: ${lines}")
   endif()
 endforeach()

@@ -14,7 +14,6 @@
 #include <decant/kernels/softmax.hpp>
 #include <decant/kv/geometry.hpp>
 #include <decant/kv/store.hpp>
-#include <decant/simd/lanes.hpp>
 
 #include <algorithm>
 #include <cstdint>
@@ -51,7 +50,7 @@ struct Problem {
   Index layer = 0;
   Index heads = 0;         // query heads, a multiple of the store's heads
   float scale = 1.0f;      // multiplies q·k
-  Index query_stride = 0;  // numbers from one row of queries to the next
+  Index query_stride = 0;  // elements from one row of queries to the next
   Index out_stride = 0;
   const float* sinks = nullptr;
 };
@@ -73,15 +72,15 @@ constexpr Index tile_rows(Index group) noexcept { return std::max<Index>(1, kTil
 class Scratch {
  public:
   struct Worker {
-    float* queries;                // [block queries][key_dim], in tiles, where keys are no
-    std::int32_t* pairs;           // whole numbers; else [block queries][ceil(key_dim / 2)] of them
-    float* query_scales;           // [block queries], of pairs
-    float* sums;                   // [block queries][16]
-    float* values;                 // [block queries][value lanes]
-    float* scores;                 // [block queries][64], then weights
-    Range* keys;                   // [block queries], what each sees of the tile at work
-    kernels::SoftmaxPart* parts;   // [block queries], of the segment at work
-    kernels::SoftmaxPart* totals;  // [block queries], of all segments so far
+    float* queries;                // [tile queries][key_dim], unless keys are integers; then
+    std::int32_t* int_queries;     // [tile queries][ceil(key_dim / 2)] words of two int16
+    float* query_scales;           // [tile queries], of int_queries
+    float* sums;                   // [tile queries][16]
+    float* values;                 // [tile queries][value lanes]
+    float* scores;                 // [tile queries][64], then weights
+    Range* keys;                   // [tile queries], what each sees of the tile at work
+    kernels::SoftmaxPart* parts;   // [tile queries], of the segment at work
+    kernels::SoftmaxPart* totals;  // [tile queries], of all segments so far
   };
 
   Scratch(const kv::Geometry& geometry, Index heads, Index threads, Index sequences,
@@ -94,13 +93,13 @@ class Scratch {
         queries_(checked_product(tile_rows(group_), group_)),
         worker_floats_(checked_product(queries_, checked_sum(round_up(geometry.key_dim, kLanes),
                                                              value_lanes_ + kLanes + kTileKeys))),
-        worker_pairs_(checked_product(queries_, ceil_div(geometry.key_dim, 2))),
+        worker_words_(checked_product(queries_, ceil_div(geometry.key_dim, 2))),
         slots_(threads > 1
                    ? checked_product(geometry.heads, ceil_div(split_positions, kSegmentKeys))
                    : 0),
         key_dim_(geometry.key_dim),
         floats_(checked_product(threads, worker_floats_)),
-        pairs_(checked_product(threads, worker_pairs_)),
+        int_queries_(checked_product(threads, worker_words_)),
         query_scales_(checked_product(threads, queries_)),
         parts_(checked_product({threads, queries_, 2})),
         keys_(checked_product(threads, queries_)),
@@ -121,7 +120,7 @@ class Scratch {
     float* sums = base + queries_ * round_up(key_dim_, kLanes);
     float* scores = sums + queries_ * kLanes;
     return {.queries = base,
-            .pairs = pairs_.data() + at * worker_pairs_,
+            .int_queries = int_queries_.data() + at * worker_words_,
             .query_scales = query_scales_.data() + at * queries_,
             .sums = sums,
             .values = scores + queries_ * kTileKeys,
@@ -148,9 +147,9 @@ class Scratch {
 
   kv::Geometry geometry_;
   Index heads_, threads_;
-  Index value_lanes_, group_, queries_, worker_floats_, worker_pairs_, slots_, key_dim_;
+  Index value_lanes_, group_, queries_, worker_floats_, worker_words_, slots_, key_dim_;
   Buffer<float> floats_;
-  Buffer<std::int32_t> pairs_;
+  Buffer<std::int32_t> int_queries_;
   Buffer<float> query_scales_;
   Buffer<kernels::SoftmaxPart> parts_;
   Buffer<Range> keys_;

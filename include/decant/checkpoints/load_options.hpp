@@ -4,7 +4,7 @@
 #pragma once
 
 #include <decant/codec/type.hpp>
-#include <decant/kernels/packed_blocks.hpp>
+#include <decant/kernels/product.hpp>
 
 #include <optional>
 

@@ -1,25 +1,22 @@
 // decant/codec/scaled.hpp - the formats of keys and values that count in multiples of a scale: int8
-// and the two fp8 formats, a byte a number, and int4 (codec/int4.hpp).
+// and the two fp8 formats, a byte a value, and int4, half a byte.
 //
-// A key or a value of one token and head has a scale of its own, by which its largest number is the
-// largest of the format. A key's scale multiplies its score and a value's its weight, so that no
-// number is multiplied by it. Keys that are whole numbers, int8 and int4, meet queries rounded to
-// whole numbers too (attention/query_tile.hpp), whose sums are exact. One number far above
-// the others costs them their bits: where a model has such keys, they need a 16-bit format. int4
-// has a scale for every 32 numbers of a row, which multiplies the sum of those of a key, and those
-// of a value as they are widened.
+// A key or a value of one token and head has a scale of its own, chosen so that its largest element
+// becomes the largest of the format. A key's scale multiplies its score and a value's its weight,
+// so no element is multiplied by it. Integer keys, int8 and int4, meet queries quantised to
+// integers (attention/detail/query_tile.hpp), and their sums are exact. One element far above the
+// others costs those their bits: models with such keys need a 16-bit format. int4 has a scale for
+// every 32 elements of a row, as weights in four bits have them; it multiplies the sum over the
+// group of a key, and the elements of a value as they are widened.
 //
 // Source      Micikevicius et al. 2022, arXiv:2209.05433 (fp8)
-// Tested by   tests/codec/scaled_test.cpp
+// Tested by   tests/codec/{scaled,int4}_test.cpp
 #pragma once
 
 #include <decant/codec/concept.hpp>
-#include <decant/codec/int4.hpp>
 #include <decant/codec/plain.hpp>
 #include <decant/core/config.hpp>
 #include <decant/core/types.hpp>
-#include <decant/simd/int16_lanes.hpp>
-#include <decant/simd/lanes.hpp>
 
 #include <algorithm>
 #include <bit>
@@ -29,31 +26,16 @@
 #include <span>
 #include <utility>
 
-#if defined(EIGEN_VECTORIZE_AVX512) || defined(EIGEN_VECTORIZE_AVX2)
-#include <immintrin.h>
-#endif
-
 namespace decant::inline v0::codec {
 
 namespace detail {
 
-// Sixteen halves, given as their bits, widened.
-template <class F>
-DECANT_ALWAYS_INLINE simd::Lanes widen_halves(F&& bits_of) noexcept {
-  F16::Cell halves[kLanes];
-  for (int n = 0; n < kLanes; ++n) {
-    halves[n] = Eigen::numext::bit_cast<Eigen::half>(static_cast<std::uint16_t>(bits_of(n)));
-  }
-  return F16::widen<0>(halves);
-}
-
 // A sign, five bits of exponent as an f16 has them and `Fraction` bits of fraction: the nearest to
-// `number` of those up to `largest`, ties to even. It is rounded once, from the f32. What is no
-// number becomes the seven bits beside the sign, which e4m3 loads as a number: its row's scale is
-// none.
+// `value` of those up to `largest`, ties to even. It is rounded once, from the f32. NaN becomes
+// the seven bits beside the sign, which e4m3 loads as a finite value: the scale of its row is NaN.
 template <int Fraction>
-std::uint8_t store_fp8(float number, float largest) noexcept {
-  const float bound = std::clamp(number, -largest, largest);
+std::uint8_t store_fp8(float value, float largest) noexcept {
+  const float bound = std::clamp(value, -largest, largest);
   if (std::isnan(bound)) return 0x7F;
   const auto bits = std::bit_cast<std::uint32_t>(bound);
   const std::uint32_t sign = bits >> 24 & 0x80;
@@ -80,30 +62,42 @@ struct Int8 {
   static constexpr bool kScaled = true;
   static constexpr float kLargest = 127.0f;
 
-  static Cell store(float number) noexcept {
-    const float whole = std::nearbyint(std::clamp(number, -kLargest, kLargest));
+  static Cell store(float value) noexcept {
+    const float whole = std::nearbyint(std::clamp(value, -kLargest, kLargest));
     return static_cast<Cell>(std::isnan(whole) ? 0.0f : whole);
   }
   static float load(Cell cell) noexcept { return static_cast<float>(cell); }
 
   template <int I>
-  static DECANT_ALWAYS_INLINE simd::Lanes widen(const Cell* cells) noexcept {
-#if defined(EIGEN_VECTORIZE_AVX512)
-    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(cells));
-    return {{_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes))}};
-#elif defined(EIGEN_VECTORIZE_AVX2)
-    const __m128i low = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(cells));
-    const __m128i high = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(cells + 8));
-    return {{_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(low)),
-             _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(high))}};
-#else
-    alignas(64) float wide[kLanes];
-    for (int n = 0; n < kLanes; ++n) wide[n] = load(cells[n]);
-    return simd::load(wide);
-#endif
+  static simd::Lanes widen(const Cell* cells) noexcept;
+  static simd::IntLanes widen_int16(const Cell* cells) noexcept;
+};
+
+// A cell holds two integers from -7 to 7, each plus 8.
+struct Int4 {
+  using Cell = std::uint8_t;
+  static constexpr Type kType = Type::int4;
+  static constexpr Index kInterleave = 1;
+  static constexpr Index kPack = 2;
+  static constexpr Index kGroup = 32;
+  static constexpr bool kScaled = true;
+  static constexpr float kLargest = 7.0f;
+
+  static Cell store(float low, float high) noexcept {
+    return static_cast<Cell>(half_of(low) | half_of(high) << 4);
   }
-  static DECANT_ALWAYS_INLINE simd::IntLanes widen_int16(const Cell* cells) noexcept {
-    return simd::int16_of_bytes(cells);
+  static float load(Cell cell, Index part) noexcept {
+    return static_cast<float>((cell >> (4 * part) & 15) - 8);
+  }
+
+  template <int I>
+  static simd::Lanes widen(const Cell* cells) noexcept;
+  static simd::IntLanes widen_int16(const Cell* cells) noexcept;
+
+ private:
+  static unsigned half_of(float value) noexcept {
+    const float whole = std::nearbyint(std::clamp(value, -kLargest, kLargest));
+    return static_cast<unsigned>(static_cast<int>(std::isnan(whole) ? 0.0f : whole) + 8);
   }
 };
 
@@ -117,25 +111,17 @@ struct FP8E5M2 {
   static constexpr bool kScaled = true;
   static constexpr float kLargest = 57344.0f;
 
-  static Cell store(float number) noexcept { return detail::store_fp8<2>(number, kLargest); }
+  static Cell store(float value) noexcept { return detail::store_fp8<2>(value, kLargest); }
   static float load(Cell cell) noexcept {
-    return static_cast<float>(
-        Eigen::numext::bit_cast<Eigen::half>(static_cast<std::uint16_t>(cell << 8)));
+    return F16::load({static_cast<std::uint16_t>(cell << 8)});
   }
 
   template <int I>
-  static DECANT_ALWAYS_INLINE simd::Lanes widen(const Cell* cells) noexcept {
-#if defined(EIGEN_VECTORIZE_AVX512)
-    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(cells));
-    return {{_mm512_cvtph_ps(_mm256_slli_epi16(_mm256_cvtepu8_epi16(bytes), 8))}};
-#else
-    return detail::widen_halves([&](int n) { return cells[n] << 8; });
-#endif
-  }
+  static simd::Lanes widen(const Cell* cells) noexcept;
 };
 
 // Four bits of exponent, three of fraction, no infinity; an f16 of the same bits is 2^8 times
-// smaller, so the scale of a row makes up for it and `load` gives 2^-8 times the format's number.
+// smaller, so the scale of a row makes up for it and `load` gives 2^-8 times the format's value.
 struct FP8E4M3 {
   using Cell = std::uint8_t;
   static constexpr Type kType = Type::fp8_e4m3;
@@ -145,43 +131,33 @@ struct FP8E4M3 {
   static constexpr bool kScaled = true;
   static constexpr float kLargest = 448.0f / 256.0f;
 
-  static Cell store(float number) noexcept { return detail::store_fp8<3>(number, kLargest); }
-  static float load(Cell cell) noexcept {
-    return static_cast<float>(Eigen::numext::bit_cast<Eigen::half>(half_of(cell)));
-  }
+  static Cell store(float value) noexcept { return detail::store_fp8<3>(value, kLargest); }
+  static float load(Cell cell) noexcept { return F16::load(half_of(cell)); }
 
   template <int I>
-  static DECANT_ALWAYS_INLINE simd::Lanes widen(const Cell* cells) noexcept {
-#if defined(EIGEN_VECTORIZE_AVX512)
-    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(cells));
-    const __m256i wide = _mm256_slli_epi16(_mm256_cvtepi8_epi16(bytes), 7);  // the sign twice
-    return {{_mm512_cvtph_ps(_mm256_and_si256(wide, _mm256_set1_epi16(short(0xBFFF))))}};
-#else
-    return detail::widen_halves([&](int n) { return half_of(cells[n]); });
-#endif
-  }
+  static simd::Lanes widen(const Cell* cells) noexcept;
 
  private:
-  static constexpr std::uint16_t half_of(Cell cell) noexcept {
-    return static_cast<std::uint16_t>((cell & 0x80) << 8 | (cell & 0x7F) << 7);
+  static constexpr F16::Cell half_of(Cell cell) noexcept {
+    return {static_cast<std::uint16_t>((cell & 0x80) << 8 | (cell & 0x7F) << 7)};
   }
 };
 
-static_assert(IntegerCodec<Int8> && Codec<FP8E4M3> && Codec<FP8E5M2>);
+static_assert(IntegerCodec<Int8> && IntegerCodec<Int4> && Codec<FP8E4M3> && Codec<FP8E5M2>);
 
-// What the numbers of a row, or of a group of one, are multiples of: by a scaled codec, that which
-// makes the largest the format's largest, zero where that is too small to divide by, and no number
-// where there is one that is none; else 1.
+// What the values of a row, or of a group of one, are multiples of: for a scaled codec, that which
+// makes the largest the format's largest; zero if that is too small to divide by; NaN if a value is
+// not finite. For any other codec 1.
 template <Codec C>
 float scale_of(std::span<const float> row) noexcept {
   if constexpr (C::kScaled) {
     float largest = 0.0f;
-    bool numbers = true;
-    for (float number : row) {
-      largest = std::max(largest, std::abs(number));
-      numbers = numbers && std::isfinite(number);
+    bool finite = true;
+    for (float value : row) {
+      largest = std::max(largest, std::abs(value));
+      finite = finite && std::isfinite(value);
     }
-    if (!numbers) return std::numeric_limits<float>::quiet_NaN();
+    if (!finite) return std::numeric_limits<float>::quiet_NaN();
     const float scale = largest / C::kLargest;
     return scale < std::numeric_limits<float>::min() ? 0.0f : scale;  // 1 / scale must be finite
   } else {

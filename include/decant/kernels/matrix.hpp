@@ -1,112 +1,74 @@
-// decant/kernels/matrix.hpp - a packed matrix whose number format is known at run time.
+// decant/kernels/matrix.hpp - a matrix of weights, packed for products, in a format known at run
+// time.
 //
-// A checkpoint decides how its numbers are stored. The choice is looked at once per product, and
-// the kernels below it are compiled for one format each.
+// A checkpoint decides in which format its weights are stored. The format is looked up once per
+// product; the kernels below are compiled for one format each (kernels/detail/product.hpp).
 //
 // Tested by   tests/kernels/matrix_test.cpp
 #pragma once
 
-#include <decant/codec/block.hpp>
-#include <decant/codec/plain.hpp>
-#include <decant/core/error.hpp>
+#include <decant/codec/type.hpp>
+#include <decant/core/config.hpp>
 #include <decant/core/executor.hpp>
 #include <decant/core/types.hpp>
-#include <decant/kernels/packed.hpp>
-#include <decant/kernels/packed_blocks.hpp>
+#include <decant/kernels/matrix_view.hpp>
 #include <decant/kernels/product.hpp>
 #include <decant/kernels/row_tiles.hpp>
-#include <decant/simd/bf16_lanes.hpp>
 
-#include <concepts>
+#include <memory>
 #include <optional>
 #include <span>
-#include <type_traits>
-#include <variant>
 
 namespace decant::inline v0::kernels {
 
-// Errors   std::invalid_argument as kernels::Packed; an empty matrix has no rows and no columns
+namespace detail {
+class AnyPacked;
+}
+
+// Move-only.
+//
+// Errors   std::invalid_argument (extents, views that do not stack), std::bad_alloc from the
+//          constructors; an empty matrix has no rows and no columns
 // Threads  const after construction
 class Matrix {
  public:
-  Matrix() = default;
-  explicit Matrix(const MatrixView& view) : Matrix({&view, 1}, view.type) {}
-  // `asked` says what a product does to its rows, default_activations() else. Beside bf16 they stay
-  // full on a machine that has no instruction for its products.
+  Matrix() noexcept;
+  explicit Matrix(const MatrixView& view);
+  // The rows of all views, one below the other. Activations are default_activations() unless the
+  // caller asks otherwise; beside bf16 they stay full on a machine without an instruction for bf16
+  // products.
   Matrix(std::span<const MatrixView> stacked, codec::Type stored_as,
-         std::optional<Activations> asked = std::nullopt)
-      : packed_(codec::visit_weights(
-            stored_as,
-            [&]<class Format>(Format) -> Any {
-              const Activations activations = asked.value_or(default_activations(stored_as));
-              if constexpr (codec::BlockCodec<Format>) {
-                return PackedBlocks<Format>(stacked, activations);
-              } else {
-                return Packed<Format>(stacked, simd::kHasBf16Dot ? activations : Activations::full);
-              }
-            })),
-        type_(stored_as) {}
+         std::optional<Activations> asked = std::nullopt);
+  Matrix(Matrix&& other) noexcept;
+  Matrix& operator=(Matrix&& other) noexcept;
+  ~Matrix();
 
-  bool empty() const noexcept { return std::holds_alternative<std::monostate>(packed_); }
+  bool empty() const noexcept;
   codec::Type type() const noexcept { return type_; }
-  // What a product does to its rows; full where the matrix is empty.
-  Activations activations() const noexcept {
-    const Index full = static_cast<Index>(Activations::full);
-    return empty() ? Activations::full : static_cast<Activations>(ask([&](const auto& packed) {
-      return packed.activations() == Activations::full ? full : Index{0};
-    }));
-  }
-  Index rows() const noexcept {
-    return ask([](const auto& packed) { return packed.rows(); });
-  }
-  Index columns() const noexcept {
-    return ask([](const auto& packed) { return packed.columns(); });
-  }
-  Index bytes() const noexcept {
-    return ask([](const auto& packed) { return packed.bytes(); });
-  }
+  // What a product does to its rows; full if the matrix is empty.
+  Activations activations() const noexcept;
+  Index rows() const noexcept;
+  Index columns() const noexcept;
+  Index bytes() const noexcept;
 
   // Shape    out is [columns]
-  // Errors   std::invalid_argument (no such row, another width)
-  void row(Index at, std::span<float> out) const {
-    expects(!empty(), "kernels::Matrix: row ", at, " of an empty matrix");
-    ask([&](const auto& packed) {
-      packed.row(at, out);
-      return Index{0};
-    });
-  }
+  // Errors   std::invalid_argument (no such row, another size)
+  void row(Index at, std::span<float> out) const;
 
-  // As kernels::multiply, by this matrix.
+  // Multiplies as `product` says. An output depends on its own row of `in` alone, bit for bit.
   //
-  // Errors   std::invalid_argument for an empty matrix, and for tiles without room
-  void multiply(const Product& product, RowTiles& tiles, Executor& executor) const {
-    expects(!empty(), "kernels::Matrix: a product with an empty matrix");
-    ask([&](const auto& packed) {
-      kernels::multiply(packed, product, tiles, executor);
-      return Index{0};
-    });
-  }
+  // Errors   std::invalid_argument for an empty matrix, and for tiles without room; nothing changed
+  // Cost     product.rows * rows() * columns() multiply-adds; allocates nothing
+  // Threads  the matrix may be shared; tiles and `out` belong to the call
+  void multiply(const Product& product, RowTiles& tiles, Executor& executor) const;
 
  private:
-  using Any =
-      std::variant<std::monostate, Packed<codec::F32>, Packed<codec::BF16>, Packed<codec::F16>,
-                   PackedBlocks<codec::Q8_0>, PackedBlocks<codec::Q4_0>>;
-
-  template <class Question>
-  Index ask(Question&& question) const {
-    return std::visit(
-        [&](const auto& packed) -> Index {
-          if constexpr (std::same_as<std::remove_cvref_t<decltype(packed)>, std::monostate>) {
-            return 0;
-          } else {
-            return question(packed);
-          }
-        },
-        packed_);
-  }
-
-  Any packed_;
+  std::unique_ptr<const detail::AnyPacked> packed_;
   codec::Type type_ = codec::Type::f32;
 };
 
 }  // namespace decant::inline v0::kernels
+
+#if !defined(DECANT_COMPILED)
+#include <decant/kernels/detail/matrix.hpp>
+#endif

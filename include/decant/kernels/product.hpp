@@ -1,28 +1,22 @@
-// decant/kernels/product.hpp - out = in * weightsᵀ, for one row and for many.
+// decant/kernels/product.hpp - what a product is asked: its rows, and what it does to them.
 //
-// Work is cut into groups of panels and runs of rows, never inside a sum. Many rows reuse a group
-// of panels from the second-level cache, so columns are cut into blocks that fit there; between
-// blocks the sums are kept as f32 in `out`, which changes no bit.
-//
-// Tested by   tests/kernels/product_test.cpp, against tests/reference/matrix.hpp
+// Tested by   tests/kernels/product_test.cpp
 #pragma once
 
-#include <decant/codec/block.hpp>
-#include <decant/codec/concept.hpp>
-#include <decant/core/executor.hpp>
-#include <decant/core/shape.hpp>
+#include <decant/codec/type.hpp>
 #include <decant/core/types.hpp>
-#include <decant/kernels/block_tile.hpp>
-#include <decant/kernels/packed.hpp>
-#include <decant/kernels/packed_blocks.hpp>
-#include <decant/kernels/row_tiles.hpp>
-#include <decant/kernels/tile.hpp>
-#include <decant/simd/lanes.hpp>
-
-#include <algorithm>
-#include <cstdint>
 
 namespace decant::inline v0::kernels {
+
+// What a product does to its rows: quantises them to what the machine multiplies with the weights
+// in one instruction, bf16 beside bf16 weights and int8 beside blocks; or leaves them in f32.
+enum class Activations { quantised, full };
+
+// What weights of a format have unless the caller asks otherwise: quantised beside blocks, which
+// have lost more already, and full beside all else, with the same bits on every machine.
+constexpr Activations default_activations(codec::Type type) noexcept {
+  return codec::is_block(type) ? Activations::quantised : Activations::full;
+}
 
 // What a product reads and writes: out = in * weightsᵀ, on top of what `out` holds where it adds,
 // as to a residual stream, and of a bias where there is one.
@@ -38,192 +32,5 @@ struct Product {
   bool add = false;
   const float* bias = nullptr;
 };
-
-namespace detail {
-
-// Columns of one pass over the rows: 64 outputs of f32 take 512 KiB of the second-level cache.
-inline constexpr Index kColumnBlock = 2048;
-
-// Gives the sums of outputs [first, first + count) of some rows their starting values, where they
-// do not begin at zero; says which it is.
-inline Begin begin_sums(const Product& product, Range rows, Index first, Index count) {
-  if (!product.add && product.bias == nullptr) return Begin::zero;
-  for (Index row = rows.begin; row < rows.end; ++row) {
-    float* sums = product.out + row * product.out_stride + first;
-    if (!product.add) std::fill_n(sums, count, 0.0f);
-    if (product.bias == nullptr) continue;
-    for (Index n = 0; n < count; ++n) sums[n] += product.bias[first + n];
-  }
-  return Begin::sums;
-}
-
-// R rows times P panels, over some columns: the tile product of each kind of weights.
-template <int R, int P, codec::Codec C>
-void multiply_tile_of(const Packed<C>& weights, Index panel, const RowTiles& tiles, Index row,
-                      Range columns, float* sums, Index sums_stride, Begin begin) {
-  const typename C::Cell* panels[P];
-  for (int p = 0; p < P; ++p) panels[p] = weights.panel(panel + p) + columns.begin * kLanes;
-  if constexpr (Packed<C>::kPairs) {
-    if (weights.activations() == Activations::quantised) {
-      return multiply_bf16_tile<R, P>(tiles.pairs<R>(row, columns.begin), panels, columns.size(),
-                                      sums, sums_stride, begin);
-    }
-  }
-  multiply_tile<C, R, P>(tiles.numbers<R>(row, columns.begin), panels, columns.size(), sums,
-                         sums_stride, begin);
-}
-template <int R, int P, codec::BlockCodec Q>
-void multiply_tile_of(const PackedBlocks<Q>& weights, Index panel, const RowTiles& tiles, Index row,
-                      Range columns, float* sums, Index sums_stride, Begin begin) {
-  const std::uint8_t* pairs[P];
-  for (int p = 0; p < P; ++p) pairs[p] = weights.pair(panel + p, columns.begin);
-  if (weights.activations() == Activations::full) {
-    return multiply_block_tile_full<Q, R, P>(tiles.numbers<R>(row, columns.begin), pairs,
-                                             columns.size(), sums, sums_stride, begin);
-  }
-  multiply_block_tile<Q, R, P>(tiles.blocks<R>(row, columns.begin), pairs,
-                               ceil_div(columns.size(), codec::kBlockNumbers), sums, sums_stride,
-                               begin);
-}
-
-// Panels of one tile of several rows, by kind of weights.
-template <class Weights>
-inline constexpr int kPanelsOf = kTilePanels;
-template <codec::BlockCodec Q>
-inline constexpr int kPanelsOf<PackedBlocks<Q>> = kBlockTilePanels;
-
-// Rows as the weights want them.
-template <codec::Codec C>
-void assign_rows(const Packed<C>& weights, const Product& product, RowTiles& tiles,
-                 Executor& executor) {
-  if (weights.activations() == Activations::full) {
-    tiles.assign(product.in, product.in_stride, product.rows, weights.columns(), executor);
-  } else {
-    tiles.assign_bf16(product.in, product.in_stride, product.rows, weights.columns(), executor);
-  }
-}
-template <codec::BlockCodec Q>
-void assign_rows(const PackedBlocks<Q>& weights, const Product& product, RowTiles& tiles,
-                 Executor& executor) {
-  if (weights.activations() == Activations::full) {
-    tiles.assign(product.in, product.in_stride, product.rows, weights.columns(), executor);
-  } else {
-    tiles.assign_int8(product.in, product.in_stride, product.rows, weights.columns(), Q::kZero,
-                      executor);
-  }
-}
-
-// sums[r][output] for P panels from `panel` on; the last panel may not be full.
-template <int R, int P, class Weights>
-void multiply_block(const Weights& weights, Index panel, const RowTiles& tiles, Index row,
-                    Range columns, const Product& product, Begin begin) {
-  const Index outputs = std::min(weights.rows() - panel * kLanes, P * kLanes);
-  float* out = product.out + row * product.out_stride + panel * kLanes;
-  if (outputs == P * kLanes) {
-    return multiply_tile_of<R, P>(weights, panel, tiles, row, columns, out, product.out_stride,
-                                  begin);
-  }
-  alignas(64) float sums[R][P * kLanes] = {};
-  if (begin == Begin::sums) {
-    for (int r = 0; r < R; ++r) std::copy_n(out + r * product.out_stride, outputs, sums[r]);
-  }
-  multiply_tile_of<R, P>(weights, panel, tiles, row, columns, sums[0], P * kLanes, begin);
-  for (int r = 0; r < R; ++r) std::copy_n(sums[r], outputs, out + r * product.out_stride);
-}
-
-// Some rows times panels [panel, panel + P), block of columns by block of columns.
-template <int P, class Weights>
-void multiply_panels(const Weights& weights, Index panel, const RowTiles& tiles, Range rows,
-                     const Product& product) {
-  const Index first = panel * kLanes;
-  Begin begin = begin_sums(product, rows, first, std::min(weights.rows() - first, P * kLanes));
-  const Index blocks = ceil_div(weights.columns(), kColumnBlock);
-  const Index block = round_up(ceil_div(weights.columns(), blocks), Weights::kColumnStep);
-  for (Index column = 0; column < weights.columns(); column += block) {
-    const Range columns = {column, std::min(column + block, weights.columns())};
-    for (Index row = rows.begin; row < rows.end; row += kTileRows) {
-      with_rows(std::min<Index>(kTileRows, product.rows - row), [&](auto together) {
-        multiply_block<together, P>(weights, panel, tiles, row, columns, product, begin);
-      });
-    }
-    begin = Begin::sums;
-  }
-}
-
-// One row: as many panels at once as there are streams of memory worth reading.
-template <class Weights>
-void multiply_row(const Weights& weights, Range panels, const RowTiles& tiles,
-                  const Product& product) {
-  const Range columns = {0, weights.columns()};
-  const Index first = panels.begin * kLanes;
-  const Index outputs = std::min(weights.rows(), panels.end * kLanes) - first;
-  const Begin begin = begin_sums(product, {0, 1}, first, outputs);
-  Index panel = panels.begin;
-  for (; panel + kRowPanels <= panels.end; panel += kRowPanels) {
-    multiply_block<1, kRowPanels>(weights, panel, tiles, 0, columns, product, begin);
-  }
-  for (; panel < panels.end; ++panel) {
-    multiply_block<1, 1>(weights, panel, tiles, 0, columns, product, begin);
-  }
-}
-
-template <class Weights>
-void multiply_rows(const Weights& weights, Range panels, const RowTiles& tiles, Range rows,
-                   const Product& product) {
-  constexpr int kPanels = kPanelsOf<Weights>;
-  Index panel = panels.begin;
-  for (; panel + kPanels <= panels.end; panel += kPanels) {
-    multiply_panels<kPanels>(weights, panel, tiles, rows, product);
-  }
-  for (; panel < panels.end; ++panel) {
-    multiply_panels<1>(weights, panel, tiles, rows, product);
-  }
-}
-
-// Share `item` of [0, count) when it is cut into `items`.
-constexpr Range share(Index item, Index items, Index count) noexcept {
-  return {count * item / items, count * (item + 1) / items};
-}
-
-// Work for every thread several times over, so that one that is late holds up little: few pieces of
-// one row, which are streams of memory, and more of many rows.
-inline Index pieces_for(const Executor& executor, Index each) noexcept {
-  return executor.threads() == 1 ? 1 : executor.threads() * each;
-}
-
-}  // namespace detail
-
-// Multiplies as `product` says, by Packed or PackedBlocks. An output depends on its own row of `in`
-// alone, bit for bit.
-//
-// Errors   std::invalid_argument when `tiles` has no room for the rows; nothing changed then
-// Cost     rows * weights.rows() * weights.columns() multiply-adds; allocates nothing
-// Threads  weights may be shared; tiles and `out` belong to the call
-template <class Weights>
-void multiply(const Weights& weights, const Product& product, RowTiles& tiles, Executor& executor) {
-  if (product.rows == 0) return;
-  const bool one_row = product.rows == 1;
-  const Index group = one_row ? kRowPanels : kGroupPanels;
-  const Index groups = ceil_div(weights.panels(), group);
-  const auto panels_of = [&](Range of) {
-    return Range{of.begin * group, std::min(of.end * group, weights.panels())};
-  };
-  detail::assign_rows(weights, product, tiles, executor);
-  if (one_row) {  // a few long runs of panels, each read once
-    const Index runs = std::min(groups, detail::pieces_for(executor, 4));
-    return executor.parallel_for(runs, [&](Index run, Index) {
-      detail::multiply_row(weights, panels_of(detail::share(run, runs, groups)), tiles, product);
-    });
-  }
-  const Index row_tiles = ceil_div(product.rows, kTileRows);
-  const Index cuts = std::min(row_tiles, ceil_div(detail::pieces_for(executor, 16), groups));
-  executor.parallel_for(groups * cuts, [&](Index item, Index) {
-    const Range tile_share = detail::share(item % cuts, cuts, row_tiles);
-    detail::multiply_rows(
-        weights, panels_of({item / cuts, item / cuts + 1}), tiles,
-        {tile_share.begin * kTileRows, std::min(tile_share.end * kTileRows, product.rows)},
-        product);
-  });
-}
 
 }  // namespace decant::inline v0::kernels

@@ -17,7 +17,17 @@
 
 namespace decant::inline v0::model {
 
-// Which rows of an entry want logits.
+template <kv::Store S>
+class Batch;
+namespace detail {
+// What a layer asks of attention, one per entry; the step fills it in.
+template <kv::Store S>
+std::span<attention::Sequence<S>> sequences(Batch<S>& batch) noexcept {
+  return batch.sequences_;
+}
+}  // namespace detail
+
+// Which rows of an entry get logits.
 enum class Logits { none, last, all };
 
 // The order of add() is the order of rows and of logits. Stores are borrowed until the step is
@@ -81,10 +91,9 @@ class Batch {
     return *(after - 1);
   }
 
-  // What a layer asks of attention, one per entry; the step fills it in.
-  std::span<attention::Sequence<S>> sequences() noexcept { return sequences_; }
-
  private:
+  friend std::span<attention::Sequence<S>> detail::sequences<S>(Batch& batch) noexcept;
+
   std::vector<Entry> entries_;
   std::vector<attention::Sequence<S>> sequences_;
   std::vector<Token> tokens_;

@@ -7,7 +7,7 @@
 // Tested by   tests/model/weights_test.cpp
 #pragma once
 
-#include <decant/core/error.hpp>
+#include <decant/core/config.hpp>
 #include <decant/core/types.hpp>
 #include <decant/kernels/matrix.hpp>
 #include <decant/model/config.hpp>
@@ -50,14 +50,18 @@ struct Weights {
   Linear output;  // [vocabulary, hidden_size]; an empty matrix means the embedding is used (tied)
 };
 
-// Bytes of all matrices. A decoded token reads each once, of an embedding that is not tied one row.
-inline Index matrix_bytes(const Weights& weights) noexcept {
-  Index bytes = weights.embedding.bytes() + weights.output.matrix.bytes();
-  for (const LayerWeights& layer : weights.layers) {
-    bytes += layer.qkv.matrix.bytes() + layer.attention_output.matrix.bytes() +
-             layer.up.matrix.bytes() + layer.down.matrix.bytes();
-  }
-  return bytes;
-}
+// Bytes of all matrices. A decoded token reads each once, but only one row of an embedding that is
+// not tied.
+Index matrix_bytes(const Weights& weights) noexcept;
+
+// Refuses weights of other shapes than the configuration asks for; what stands outside the layers
+// is called layer -1.
+//
+// Errors   std::invalid_argument naming the weight and both shapes
+void check(const Config& config, const Weights& weights);
 
 }  // namespace decant::inline v0::model
+
+#if !defined(DECANT_COMPILED)
+#include <decant/model/detail/weights.hpp>
+#endif

@@ -15,7 +15,7 @@
 #include <decant/files/tensor.hpp>
 #include <decant/files/utf8.hpp>
 #include <decant/kernels/matrix.hpp>
-#include <decant/kernels/packed.hpp>
+#include <decant/kernels/matrix_view.hpp>
 #include <decant/model/weights.hpp>
 
 #include <algorithm>
@@ -63,7 +63,7 @@ class WeightReader {
     for (Index extent : shape) count *= extent;
     std::vector<float> result(static_cast<std::size_t>(count));
     const auto view = kernels::row_major(tensor.data.data(), *tensor.dtype->codec, 1, count);
-    kernels::read_numbers(view, 0, 0, result);
+    kernels::read_weights(view, 0, 0, result);
     return result;
   }
   // Matrices of one input, one below the other: in the format that the options ask for, else in

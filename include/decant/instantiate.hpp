@@ -1,0 +1,66 @@
+// decant/instantiate.hpp - compiles attention and steps for a store of your own.
+//
+// A program that links decant::compiled finds them there for kv::Contiguous, kv::Paged and kv::Ring
+// with keys and values in one format, and for the common mixes of formats. For any other store,
+// mask or score, one source file includes this header. It brings the definitions of all templates,
+// so that what the file calls is compiled in it, and
+//
+//   DECANT_INSTANTIATE(kv::Contiguous<codec::F16, codec::FP8E4M3>)
+//
+// at namespace scope makes every other file find them too. Header-only programs need neither.
+//
+// Tested by   tests/consumer/find_package
+#pragma once
+
+#include <decant/attention/attend.hpp>
+#include <decant/attention/detail/attend.hpp>
+#include <decant/codec/plain.hpp>
+#include <decant/codec/scaled.hpp>
+#include <decant/core/config.hpp>
+#include <decant/kv/contiguous.hpp>
+#include <decant/kv/paged.hpp>
+#include <decant/kv/ring.hpp>
+#include <decant/model/decoder.hpp>
+#include <decant/model/detail/step.hpp>
+
+// What depends on a store as a whole. `keyword` is template, or extern template.
+#define DECANT_INSTANCES_OF_STORE(keyword, ...)                                            \
+  namespace decant::inline v0 {                                                            \
+  keyword void attention::attend(std::span<const attention::Sequence<__VA_ARGS__>>,        \
+                                 const attention::Problem&, const attention::Causal&,      \
+                                 const attention::Plain&, attention::Scratch&, Executor&); \
+  keyword void model::Decoder::step(model::Batch<__VA_ARGS__>&, model::Workspace&) const;  \
+  }
+
+#define DECANT_INSTANTIATE(...) DECANT_INSTANCES_OF_STORE(template, __VA_ARGS__)
+
+// Every kind of store with keys and values in one format. Stores of other kinds share the tiles.
+#define DECANT_INSTANCES_OF_FORMAT(keyword, Format)                                             \
+  namespace decant::inline v0 {                                                                 \
+  keyword void attention::detail::visit_tile(const attention::detail::QueryTile&,               \
+                                             const attention::detail::KeyTile<Format, Format>&, \
+                                             const Range&, const attention::Causal&,            \
+                                             const attention::Plain&,                           \
+                                             const attention::Scratch::Worker&);                \
+  }                                                                                             \
+  DECANT_INSTANCES_OF_STORE(keyword, kv::Contiguous<Format>)                                    \
+  DECANT_INSTANCES_OF_STORE(keyword, kv::Paged<Format>)                                         \
+  DECANT_INSTANCES_OF_STORE(keyword, kv::Ring<Format>)
+
+// Contiguous stores whose keys and values differ in format.
+#define DECANT_INSTANCES_OF_MIXED_FORMATS(keyword)                            \
+  DECANT_INSTANCES_OF_STORE(keyword, kv::Contiguous<codec::F16, codec::Int8>) \
+  DECANT_INSTANCES_OF_STORE(keyword, kv::Contiguous<codec::F16, codec::Int4>) \
+  DECANT_INSTANCES_OF_STORE(keyword, kv::Contiguous<codec::Int8, codec::F16>) \
+  DECANT_INSTANCES_OF_STORE(keyword, kv::Contiguous<codec::Int8, codec::Int4>)
+
+#if defined(DECANT_COMPILED)  // what decant::compiled has need not be compiled again
+DECANT_INSTANCES_OF_FORMAT(extern template, codec::F32)
+DECANT_INSTANCES_OF_FORMAT(extern template, codec::BF16)
+DECANT_INSTANCES_OF_FORMAT(extern template, codec::F16)
+DECANT_INSTANCES_OF_FORMAT(extern template, codec::Int8)
+DECANT_INSTANCES_OF_FORMAT(extern template, codec::Int4)
+DECANT_INSTANCES_OF_FORMAT(extern template, codec::FP8E4M3)
+DECANT_INSTANCES_OF_FORMAT(extern template, codec::FP8E5M2)
+DECANT_INSTANCES_OF_MIXED_FORMATS(extern template)
+#endif

@@ -1,0 +1,133 @@
+// decant/kernels/detail/packed_blocks.hpp - weights in blocks, cut into panels of 16 outputs.
+//
+// As Packed, with blocks of 32 weights and their scales instead of cells. Two blocks of 16 outputs
+// are one run of whole cache lines: their scales, then their integers, four of one output side by
+// side, as machines multiply bytes.
+//
+// Tested by   tests/kernels/block_product_test.cpp
+#pragma once
+
+#include <decant/codec/block.hpp>
+#include <decant/core/buffer.hpp>
+#include <decant/core/error.hpp>
+#include <decant/core/shape.hpp>
+#include <decant/core/types.hpp>
+#include <decant/kernels/detail/packed.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <span>
+
+namespace decant::inline v0::kernels::detail {
+
+// Shape    panels are [ceil(rows / 16)][ceil(columns / 64)] of two blocks of 16 outputs; what lies
+//          beyond the last row or column is zero
+// Errors   std::invalid_argument (extents, views that do not stack), std::bad_alloc
+// Threads  const after construction
+template <codec::BlockCodec Q>
+class PackedBlocks {
+ public:
+  static constexpr Index kWeights = codec::kBlockWeights;
+  static constexpr Index kColumnStep = 2 * kWeights;
+
+  // Where the scales and the integers of block `block` begin, counted from an even one: those of
+  // two blocks, and then the 16 outputs' integers of one block and of the other.
+  //
+  // Units    bytes
+  static constexpr Index scales_at(Index block) noexcept {
+    return block / 2 * kTwoBytes + block % 2 * kScaleBytes;
+  }
+  static constexpr Index integers_at(Index block) noexcept {
+    return block / 2 * kTwoBytes + 2 * kScaleBytes + block % 2 * kBlockBytes;
+  }
+
+  explicit PackedBlocks(std::span<const MatrixView> stacked,
+                        Activations activations = Activations::quantised)
+      : extents_(stacked_extents(stacked)),
+        activations_(activations),
+        memory_(checked_product({panels(), ceil_div(columns(), kColumnStep), kTwoBytes})) {
+    std::fill_n(memory_.data(), memory_.size(), std::uint8_t{0});
+    Index first = 0;
+    for (const MatrixView& view : stacked) {
+      for (Index row = 0; row < view.rows; ++row) {
+        for (Index column = 0; column < columns(); column += kWeights) {
+          put(first + row, column, block_of(view, row, column));
+        }
+      }
+      first += view.rows;
+    }
+  }
+
+  Index rows() const noexcept { return extents_.rows; }
+  Index columns() const noexcept { return extents_.columns; }
+  Index panels() const noexcept { return extents_.panels(); }
+  Index panel_bytes() const noexcept { return ceil_div(columns(), kColumnStep) * kTwoBytes; }
+  Index bytes() const noexcept { return memory_.bytes(); }
+  Activations activations() const noexcept { return activations_; }
+
+  // The two blocks of a panel of which one holds `column`.
+  const std::uint8_t* two_blocks(Index panel, Index column) const noexcept {
+    return memory_.data() + panel * panel_bytes() + column / kColumnStep * kTwoBytes;
+  }
+
+  // Shape    out is [columns]
+  // Errors   std::invalid_argument (no such row, another width)
+  void row(Index at, std::span<float> out) const {
+    extents_.check_row(at, out);
+    for (Index column = 0; column < columns(); column += kWeights) {
+      float weights[kWeights];
+      codec::load<Q>(get(at, column), weights);
+      std::copy_n(weights, std::min(kWeights, columns() - column), out.data() + column);
+    }
+  }
+
+ private:
+  using Block = typename Q::Block;
+  static constexpr Index kScaleBytes = 2 * kLanes;
+  static constexpr Index kBlockBytes = kLanes * kWeights * Q::kBits / 8;
+  static constexpr Index kTwoBytes = 2 * kScaleBytes + 2 * kBlockBytes;
+  static constexpr Index kGroups = kBlockBytes / kLanes / 4;
+
+  // A block of a file as it is; anything else, quantised.
+  static Block block_of(const MatrixView& view, Index row, Index column) {
+    if (view.type == Q::kType) return stored_block<Q>(view, row, column);
+    float weights[kWeights] = {};
+    read_weights(view, row, column,
+                 std::span(weights).first(
+                     static_cast<std::size_t>(std::min(kWeights, view.columns - column))));
+    return Q::quantise(weights);
+  }
+
+  // Where the scale of a row's block lies, and group g of four of its integers.
+  Index scale_of(Index row, Index column) const noexcept {
+    return row / kLanes * panel_bytes() + scales_at(column / kWeights) + row % kLanes * 2;
+  }
+  Index group_of(Index row, Index column, Index group) const noexcept {
+    return row / kLanes * panel_bytes() + integers_at(column / kWeights) +
+           (group * kLanes + row % kLanes) * 4;
+  }
+
+  void put(Index row, Index column, const Block& block) {
+    std::memcpy(memory_.data() + scale_of(row, column), &block.scale, 2);
+    const auto bytes = Q::packed(block);
+    for (Index g = 0; g < kGroups; ++g) {
+      std::memcpy(memory_.data() + group_of(row, column, g), bytes.data() + 4 * g, 4);
+    }
+  }
+  Block get(Index row, Index column) const {
+    decltype(Q::packed(Block{})) bytes;
+    for (Index g = 0; g < kGroups; ++g) {
+      std::memcpy(bytes.data() + 4 * g, memory_.data() + group_of(row, column, g), 4);
+    }
+    Block block = Q::unpacked(bytes);
+    std::memcpy(&block.scale, memory_.data() + scale_of(row, column), 2);
+    return block;
+  }
+
+  Extents extents_;
+  Activations activations_;
+  Buffer<std::uint8_t> memory_;
+};
+
+}  // namespace decant::inline v0::kernels::detail

@@ -1,0 +1,19 @@
+// decant/model/detail/decoder.hpp - defines what of model/decoder.hpp depends on no store.
+#pragma once
+
+#include <decant/core/config.hpp>
+#include <decant/model/config.hpp>
+#include <decant/model/decoder.hpp>
+#include <decant/model/weights.hpp>
+
+#include <utility>
+
+namespace decant::inline v0::model {
+
+DECANT_INLINE Decoder::Decoder(Config config, Weights weights)
+    : config_(std::move(config)), weights_(std::move(weights)) {
+  check(config_);
+  check(config_, weights_);
+}
+
+}  // namespace decant::inline v0::model

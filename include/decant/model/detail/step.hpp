@@ -1,0 +1,198 @@
+// decant/model/detail/step.hpp - defines Decoder::step(): all layers over the rows of a batch.
+//
+// Tested by   tests/model/step_test.cpp, tests/law/*_test.cpp
+#pragma once
+
+#include <decant/attention/rope.hpp>
+#include <decant/core/error.hpp>
+#include <decant/core/types.hpp>
+#include <decant/kernels/matrix.hpp>
+#include <decant/kv/store.hpp>
+#include <decant/model/batch.hpp>
+#include <decant/model/config.hpp>
+#include <decant/model/decoder.hpp>
+#include <decant/model/detail/layer.hpp>
+#include <decant/model/detail/rows.hpp>
+#include <decant/model/detail/step_buffers.hpp>
+#include <decant/model/profile.hpp>
+#include <decant/model/store_check.hpp>
+#include <decant/model/weights.hpp>
+#include <decant/model/workspace.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <span>
+
+namespace decant::inline v0::model {
+
+namespace detail {
+
+template <kv::Store S>
+void check_step(const Decoder& decoder, const Batch<S>& batch, const Workspace& workspace) {
+  const Limits& limits = workspace.limits();
+  expects(batch.rows() > 0, "model::Decoder::step: no rows");
+  expects(workspace.config() == decoder.config(),
+          "model::Decoder::step: the workspace was made for another configuration");
+  expects(batch.rows() <= limits.rows, "model::Decoder::step: ", batch.rows(),
+          " rows, the workspace has ", limits.rows);
+  expects(batch.logit_rows() <= limits.logit_rows, "model::Decoder::step: ", batch.logit_rows(),
+          " rows of logits, the workspace has ", limits.logit_rows);
+  expects(std::ssize(batch.entries()) <= limits.sequences,
+          "model::Decoder::step: ", batch.entries().size(), " sequences, the workspace has ",
+          limits.sequences);
+  for (Token token : batch.tokens()) {
+    expects(token >= 0 && token < decoder.config().vocabulary, "model::Decoder::step: token ",
+            token, " is not in [0, ", decoder.config().vocabulary, ")");
+  }
+  for (const auto& entry : batch.entries()) {
+    check(decoder.config(), *entry.store, "model::Decoder::step");
+    expects(entry.rows <= decoder.positions() - entry.store->end(),
+            "model::Decoder::step: position ", entry.store->end() + entry.rows - 1,
+            " is beyond the ", decoder.positions(), " learned ones");
+  }
+}
+
+template <class Entries>
+void release(const Entries& entries) {
+  for (const auto& entry : entries) entry.store->rewind(entry.store->end());
+}
+
+// Room in every store, or in none.
+template <kv::Store S>
+void reserve(const Batch<S>& batch) {
+  std::size_t done = 0;
+  try {
+    for (const auto& entry : batch.entries()) {
+      entry.store->reserve(entry.rows);
+      done += 1;
+    }
+  } catch (...) {
+    release(batch.entries().first(done));
+    throw;
+  }
+}
+
+inline void embed_row(const Decoder& decoder, Token token, Position position,
+                      std::span<float> out) {
+  decoder.weights().embedding.row(token, out);
+  if (decoder.config().embedding_scale != 1.0f) {
+    for (float& element : out) element *= decoder.config().embedding_scale;
+  }
+  if (decoder.weights().positions.empty()) return;
+  const float* learned =
+      decoder.weights().positions.data() + position * decoder.config().hidden_size;
+  for (std::size_t n = 0; n < out.size(); ++n) out[n] += learned[n];
+}
+
+// The rows' embeddings, and the angles of their positions.
+template <kv::Store S>
+void embed(const Decoder& decoder, const Batch<S>& batch, Workspace& workspace) {
+  StepBuffers& step = buffers(workspace);
+  const Index pairs = rotary_pairs(decoder.config());
+  const auto begin_row = [&](Index row) {
+    const Position position = batch.entry_of(row).position(row);
+    embed_row(decoder, batch.tokens()[static_cast<std::size_t>(row)], position,
+              elements(step.stream.data() + row * decoder.config().hidden_size,
+                       decoder.config().hidden_size));
+    attention::angles(position, step.frequencies,
+                      elements(step.cosines.data() + row * pairs, pairs),
+                      elements(step.sines.data() + row * pairs, pairs));
+  };
+  const auto work = [&] { return row_work(batch.rows(), 2 * decoder.config().hidden_size, 0); };
+  profiled(workspace.profile(), Operation::embedding, work,
+           [&] { for_rows(batch.rows(), workspace.executor(), begin_row); });
+}
+
+// Logits of the rows that asked for them, from row `first` on: their streams, normalised and
+// multiplied.
+template <kv::Store S>
+void project(const Decoder& decoder, const Batch<S>& batch, Workspace& workspace, Index first) {
+  StepBuffers& step = buffers(workspace);
+  Index wanted = 0;
+  const auto take = [&](Index row) {
+    normalise(decoder.config(), decoder.weights().output_norm,
+              elements(step.stream.data() + row * decoder.config().hidden_size,
+                       decoder.config().hidden_size),
+              elements(step.normed.data() + wanted * decoder.config().hidden_size,
+                       decoder.config().hidden_size));
+    wanted += 1;
+  };
+  for (const auto& entry : batch.entries()) {
+    const Index end = entry.first_row + entry.rows;
+    if (entry.wanted == Logits::none) continue;
+    for (Index row = entry.wanted == Logits::all ? entry.first_row : end - 1; row < end; ++row) {
+      take(row);
+    }
+  }
+  if (wanted == 0) return;
+  const bool tied = decoder.weights().output.matrix.empty();
+  const kernels::Matrix& output =
+      tied ? decoder.weights().embedding : decoder.weights().output.matrix;
+  multiply(output,
+           {.rows = wanted,
+            .in = step.normed.data(),
+            .in_stride = decoder.config().hidden_size,
+            .out = step.logits.data() + first * decoder.config().vocabulary,
+            .out_stride = decoder.config().vocabulary,
+            .bias = bias_of(decoder.weights().output)},
+           workspace);
+}
+
+// The rows of a batch together, their logits from row `first_logits` on.
+template <kv::Store S>
+void run(const Decoder& decoder, Batch<S>& batch, Workspace& workspace, Index first_logits) {
+  reserve(batch);
+  try {
+    embed(decoder, batch, workspace);
+    for (Index layer = 0; layer < decoder.config().layers; ++layer) {
+      run_layer(decoder.config(), decoder.weights().layers[static_cast<std::size_t>(layer)], layer,
+                batch, workspace);
+    }
+    project(decoder, batch, workspace, first_logits);
+  } catch (...) {  // a user's executor may throw
+    release(batch.entries());
+    throw;
+  }
+  for (const auto& entry : batch.entries()) entry.store->publish(entry.rows);
+}
+
+// The entries one by one, each in parts that its store takes.
+template <kv::Store S>
+void run_in_parts(const Decoder& decoder, const Batch<S>& batch, Workspace& workspace) {
+  for (const auto& entry : batch.entries()) {
+    const Index room = entry.store->capacity() - entry.store->end();
+    expects<CacheFull>(entry.rows <= room, "model::Decoder::step: ", entry.rows,
+                       " rows for a store with room for ", room);
+  }
+  Batch<S> part;
+  Index logits = 0;
+  for (const auto& entry : batch.entries()) {
+    for (Index row = 0; row < entry.rows;) {
+      const Index rows = std::min(entry.store->chunk(), entry.rows - row);
+      const bool whole = entry.wanted != Logits::last || row + rows == entry.rows;
+      part.clear();
+      part.add(*entry.store,
+               batch.tokens().subspan(static_cast<std::size_t>(entry.first_row + row),
+                                      static_cast<std::size_t>(rows)),
+               whole ? entry.wanted : Logits::none);
+      run(decoder, part, workspace, logits);
+      logits += part.logit_rows();
+      row += rows;
+    }
+  }
+}
+
+}  // namespace detail
+
+template <kv::Store S>
+void Decoder::step(Batch<S>& batch, Workspace& workspace) const {
+  detail::check_step(*this, batch, workspace);
+  detail::buffers(workspace).logit_rows = 0;
+  const bool together = std::ranges::all_of(
+      batch.entries(), [](const auto& entry) { return entry.rows <= entry.store->chunk(); });
+  together ? detail::run(*this, batch, workspace, 0)
+           : detail::run_in_parts(*this, batch, workspace);
+  detail::buffers(workspace).logit_rows = batch.logit_rows();
+}
+
+}  // namespace decant::inline v0::model

@@ -1,0 +1,77 @@
+// decant/model/detail/step_buffers.hpp - what flows between the operations of a step.
+//
+// Tested by   tests/model/step_test.cpp, tests/law/allocation_test.cpp
+#pragma once
+
+#include <decant/attention/problem.hpp>
+#include <decant/attention/rope.hpp>
+#include <decant/core/buffer.hpp>
+#include <decant/core/shape.hpp>
+#include <decant/core/types.hpp>
+#include <decant/kernels/row_tiles.hpp>
+#include <decant/model/config.hpp>
+#include <decant/model/workspace.hpp>
+
+#include <algorithm>
+#include <vector>
+
+namespace decant::inline v0::model::detail {
+
+inline Index rotary_pairs(const Config& config) {
+  return config.rope ? config.rope->dim(config.key_dim) / 2 : 0;
+}
+
+// The widest row that a product of the model reads.
+inline Index widest_input(const Config& config) {
+  return std::max({config.hidden_size, config.heads * config.value_dim, config.intermediate_size});
+}
+
+// What rows that see sink tokens beside a window need: queries rotated for those, and both results.
+struct SinkTokenBuffers {
+  SinkTokenBuffers(const Config& config, Index rows)
+      : queries(checked_product({rows, config.heads, config.key_dim})),
+        attended(checked_product({rows, config.heads, config.value_dim})),
+        log_sum_exp(checked_product(rows, config.heads)),
+        sink_log_sum_exp(checked_product(rows, config.heads)),
+        cosines(static_cast<std::size_t>(rotary_pairs(config))),
+        sines(cosines.size()) {}
+
+  Buffer<float> queries;              // [rows][heads][key_dim]
+  Buffer<float> attended;             // [rows][heads][value_dim]
+  Buffer<float> log_sum_exp;          // [rows][heads], of the window
+  Buffer<float> sink_log_sum_exp;     // [rows][heads]
+  std::vector<float> cosines, sines;  // [rotary pairs], of the place behind a full window
+};
+
+struct StepBuffers {
+  StepBuffers(const Config& config, const Limits& limits, Index threads)
+      : stream(checked_product(limits.rows, config.hidden_size)),
+        normed(checked_product(limits.rows, config.hidden_size)),
+        qkv(checked_product(limits.rows, config.qkv_size())),
+        attended(checked_product({limits.rows, config.heads, config.value_dim})),
+        inner(checked_product(limits.rows, config.up_size())),
+        cosines(checked_product(limits.rows, rotary_pairs(config))),
+        sines(checked_product(limits.rows, rotary_pairs(config))),
+        sinks(config, config.sink_tokens > 0 ? limits.rows : 0),
+        logits(checked_product(limits.logit_rows, config.vocabulary)),
+        tiles(limits.rows, widest_input(config)),
+        scratch(config.geometry(), config.heads, threads, limits.sequences, config.max_positions) {
+    if (config.rope) frequencies = attention::frequencies(*config.rope, config.key_dim);
+  }
+
+  Buffer<float> stream;    // [rows][hidden_size], the residual stream
+  Buffer<float> normed;    // [rows][hidden_size]
+  Buffer<float> qkv;       // [rows][queries of all heads | keys | values]
+  Buffer<float> attended;  // [rows][heads][value_dim]
+  Buffer<float> inner;     // [rows][gate | up], or [rows][up]
+  Buffer<float> cosines;   // [rows][rotary pairs]
+  Buffer<float> sines;     // [rows][rotary pairs]
+  SinkTokenBuffers sinks;
+  Buffer<float> logits;  // [logit rows][vocabulary]
+  Index logit_rows = 0;  // that the last step filled
+  kernels::RowTiles tiles;
+  attention::Scratch scratch;
+  std::vector<double> frequencies;  // [rotary pairs]
+};
+
+}  // namespace decant::inline v0::model::detail

@@ -1,0 +1,46 @@
+// decant/model/detail/workspace.hpp - defines model/workspace.hpp.
+#pragma once
+
+#include <decant/core/config.hpp>
+#include <decant/core/error.hpp>
+#include <decant/core/executor.hpp>
+#include <decant/core/types.hpp>
+#include <decant/model/config.hpp>
+#include <decant/model/detail/step_buffers.hpp>
+#include <decant/model/workspace.hpp>
+
+#include <cstddef>
+#include <memory>
+#include <span>
+
+namespace decant::inline v0::model {
+
+namespace detail {
+
+inline const Limits& checked(const Config& config, const Limits& limits) {
+  check(config);
+  expects(limits.rows >= 1 && limits.logit_rows >= 1 && limits.sequences >= 1,
+          "model::Workspace: limits of ", limits.rows, " rows, ", limits.logit_rows,
+          " logit rows, ", limits.sequences, " sequences");
+  return limits;
+}
+
+}  // namespace detail
+
+DECANT_INLINE Workspace::Workspace(const Config& config, const Limits& limits, Executor& executor)
+    : limits_(detail::checked(config, limits)),
+      config_(config),
+      executor_(&executor),
+      buffers_(std::make_unique<detail::StepBuffers>(config, limits, executor.threads())) {}
+DECANT_INLINE Workspace::Workspace(Workspace&& other) noexcept = default;
+DECANT_INLINE Workspace& Workspace::operator=(Workspace&& other) noexcept = default;
+DECANT_INLINE Workspace::~Workspace() = default;
+
+DECANT_INLINE std::span<float> Workspace::logits(Index at) {
+  expects(at >= 0 && at < buffers_->logit_rows, "model::Workspace: logit row ", at, " of ",
+          buffers_->logit_rows);
+  return {buffers_->logits.data() + at * config_.vocabulary,
+          static_cast<std::size_t>(config_.vocabulary)};
+}
+
+}  // namespace decant::inline v0::model

@@ -1,1 +1,0 @@
-// Only carries the headers that the tests have in common.

@@ -1,4 +1,0 @@
-// The instances of f16.
-#include "instances.hpp"
-
-DECANT_INSTANCES(template, codec::F16)
