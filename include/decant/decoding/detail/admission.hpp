@@ -1,9 +1,9 @@
 // decant/decoding/detail/admission.hpp - which requests run, and on which pages.
 //
-// Requests have one order, in which the first ones run. A level of priority is worth some steps of
-// waiting, so the order of two requests never changes and no request waits for ever. Pages
-// and running sequences are taken from the last request that runs, never from one before the
-// request that needs them.
+// Requests are in one fixed order, and the first of them run. A level of priority counts as a
+// number of steps of waiting, so the order of two requests never changes and none waits for ever. A
+// request that needs pages takes them from the last running request, never from one ahead of
+// itself.
 //
 // Source      Kwon et al. 2023, arXiv:2309.06180 (preemption by recomputing)
 // Tested by   tests/decoding/scheduler{,_pages,_end}_test.cpp, tests/law/scheduler_test.cpp
@@ -24,7 +24,7 @@
 
 namespace decant::inline v0::decoding::detail {
 
-// Errors   admit() and secure(): std::bad_alloc; no request has lost anything then
+// Errors   admit() and secure(): std::bad_alloc; no request has lost a token then
 template <codec::Codec K, codec::Codec V>
 class Admission {
  public:
@@ -39,9 +39,9 @@ class Admission {
         max_running_(max_running),
         ledger_(ledger) {}
 
-  // Refuses what could never run: what takes more pages than there are; recomputing; and
-  // verification by rejection, where the number of drafts, and so the tokens, would depend on the
-  // other sequences of the batch.
+  // Refuses a request that could never run: one that takes more pages than there are, or has an
+  // option of generate() alone: recompute, or verification by rejection, under which the number of
+  // drafts, and so the tokens, would depend on the other sequences of the batch.
   //
   // Errors   std::invalid_argument, CacheFull
   void check(const Request& request, Index positions, std::string_view who) const {
@@ -52,15 +52,14 @@ class Admission {
     const Index prompt = std::ssize(request.prompt);
     expects(prompt <= positions, who, ": a prompt of ", prompt, " tokens for a model of ",
             positions, " positions");
-    const Index new_tokens = std::max<Index>(0, options.max_new_tokens - 1);  // which are fed
-    const Index pages =
-        ceil_div(prompt + std::min(positions - prompt, new_tokens), pool_.page_tokens());
+    const Index fed = std::max<Index>(0, options.max_new_tokens - 1);  // all but the last
+    const Index pages = ceil_div(prompt + std::min(positions - prompt, fed), pool_.page_tokens());
     expects<CacheFull>(pages <= max_pages_, who, ": a prompt of ", prompt, " tokens and ",
                        options.max_new_tokens, " new ones take ", pages, " pages, there are ",
                        max_pages_);
   }
 
-  // A request that waits; `since`: the step from which its waiting counts.
+  // Adds a waiting request, whose waiting counts from step `since`.
   //
   // Errors   std::bad_alloc, and nothing changed then
   template <class... Arguments>
@@ -68,7 +67,7 @@ class Admission {
     waiting_.try_emplace(Order{since, id}, id, std::forward<Arguments>(arguments)...);
   }
 
-  // visit(job) for each that runs, in order.
+  // Calls visit(job) for each running request, in order.
   template <class F>
   void visit_running(F&& visit) {
     for (auto& [order, job] : running_) visit(job);
@@ -76,7 +75,7 @@ class Admission {
   Index running_count() const noexcept { return std::ssize(running_); }
   Index waiting_count() const noexcept { return std::ssize(waiting_); }
 
-  // Null where there is no such request.
+  // Null if there is no such request.
   Job* find(RequestId id) noexcept {
     for (Jobs* jobs : {&running_, &waiting_}) {
       if (const auto at = find_in(*jobs, id); at != jobs->end()) return &at->second;
@@ -84,7 +83,7 @@ class Admission {
     return nullptr;
   }
 
-  // Drops the requests for which ends(job) says so.
+  // Drops the requests for which ends(job) returns true.
   template <class F>
   void drop_running_if(F&& ends) {
     drop_if(running_, ends);
@@ -95,8 +94,8 @@ class Admission {
     drop_if(waiting_, ends);
   }
 
-  // Caches what a store holds for other prompts that begin alike. To find no memory for it is no
-  // failure.
+  // Adds what the request's store holds to the prefix cache. If there is no memory for that,
+  // nothing is cached, which is no error.
   void cache_prefix(const Job& job) noexcept {
     const Store& store = job.sequence.store();
     if (tree_ == nullptr || store.end() == 0) return;
@@ -107,7 +106,8 @@ class Admission {
     }
   }
 
-  // Takes its pages from a request that runs; false where none has that name.
+  // Preempts a running request: it gives its pages back and waits again. False if no such request
+  // runs.
   bool preempt(RequestId id) noexcept {
     const auto at = find_in(running_, id);
     if (at == running_.end()) return false;
@@ -115,8 +115,8 @@ class Admission {
     return true;
   }
 
-  // Lets the first of those that wait run, as many as there are sequences and pages for; but a
-  // request that begins like one whose prompt is being computed waits until it can share that.
+  // Starts the first waiting requests, as many as there are sequences and pages for. A request
+  // whose prefix a running one is computing goes on waiting until it can share those pages.
   void admit() {
     Index passed = 0;
     for (auto at = waiting_.begin(); at != waiting_.end() && passed < max_running_;) {
@@ -137,9 +137,9 @@ class Admission {
     }
   }
 
-  // Takes the pages for the rows of all that run, in order; where they run out, the last ones wait
-  // again. Gives the one that lacks pages though it runs alone, because others than requests hold
-  // them, or null. Drafts have what pages are free then.
+  // Reserves pages for the planned rows of all running requests, in order; if they run out, the
+  // last requests are preempted. Drafts get the pages that are left. Returns the request that lacks
+  // pages although it runs alone, since stores outside of the scheduler hold them, or null.
   Job* secure() {
     for (auto at = running_.begin(); at != running_.end(); ++at) {
       Job& job = at->second;
@@ -152,8 +152,8 @@ class Admission {
         store.reserve(job.sequence.rows());
         continue;
       }
-      // A request that holds all pages in use and yet lacks one, lacks it for a copy: computed
-      // again it needs none.
+      // A request that holds all pages in use and still lacks one needs it to copy a shared page.
+      // Recomputed after preemption, it needs no copy.
       const bool has_all = pool_.used_pages() == std::ssize(store.pages());
       if (running_count() == 1 && (!has_all || pages <= left())) return &job;
       preempt(at);
@@ -164,8 +164,8 @@ class Admission {
   }
 
  private:
-  using Order = std::pair<std::int64_t, RequestId>;  // since which step it waits, and which it is
-  using Jobs = std::map<Order, Job>;                 // the first of them first
+  using Order = std::pair<std::int64_t, RequestId>;  // the step from which it waits, and its id
+  using Jobs = std::map<Order, Job>;
   using Iterator = typename Jobs::iterator;
 
   static Iterator find_in(Jobs& jobs, RequestId id) noexcept {
@@ -194,12 +194,12 @@ class Admission {
     job.sequence.reserve();
   }
 
-  // Whether the last that runs comes behind `order`.
+  // Whether the last running request comes behind `order`.
   bool yields_to(const Order& order) const noexcept {
     return !running_.empty() && order < std::prev(running_.end())->first;
   }
 
-  // Whether one that runs computes more whole pages of what a sequence begins with than it has.
+  // Whether a running request is computing whole pages of this one's prefix that its store lacks.
   bool will_be_cached(const Job& job) const {
     if (tree_ == nullptr) return false;
     const auto tokens = job.text().tokens();
@@ -218,9 +218,9 @@ class Admission {
   // Pages that requests may still take.
   Index left() const noexcept { return max_pages_ - pool_.used_pages(); }
 
-  // Finds a request a sequence of the step, and pages beside those it shares; those of others
-  // behind it if it needs them and they suffice. Alone it has what room there is. Says whether it
-  // may run; if not, it holds nothing.
+  // Whether a request may run: a sequence of the step and the pages that it lacks are free, or
+  // become free by preempting requests behind it (none is preempted if that does not suffice). A
+  // request that runs alone always may. One that may not gives its pages back.
   bool find_pages(const Order& order, Job& job) {
     const auto behind = running_.upper_bound(order);
     Index given = 0;
@@ -238,8 +238,8 @@ class Admission {
     return running_.empty();
   }
 
-  // Pages that a request takes for its sequence so far, and some of those that run for what they
-  // lack and one more each.
+  // Pages that a request takes for its sequence so far, and the running ones in [first, last) for
+  // what they lack and one page more each.
   static Index wanted(const Job& job, Iterator first, Iterator last) {
     const auto pages = [](const Job& of) {
       return of.sequence.store().pages_for(of.sequence.lack());
@@ -269,7 +269,7 @@ class Admission {
   kv::PagePool<K, V>& pool_;
   kv::PrefixTree<K, V>* tree_;
   Index max_pages_;    // in use at once
-  Index max_running_;  // requests
+  Index max_running_;  // requests at once
   Ledger& ledger_;
   Jobs running_, waiting_;
 };

@@ -19,12 +19,12 @@ namespace decant::inline v0::decoding {
 
 namespace detail {
 
-// Finished answers, as many of the best as there are beams.
+// The best finished answers, at most as many as there are beams.
 class Answers {
  public:
   explicit Answers(const BeamOptions& options) : options_(options) {}
 
-  // An answer of `length` tokens, counting one that ended it.
+  // `length` counts the new tokens and the end token, if there is one.
   void add(std::vector<Token> tokens, double sum, Index length, bool ended) {
     const double score = score_of(sum, length);
     if (full() && score <= answers_.back().score) return;
@@ -36,8 +36,8 @@ class Answers {
 
   bool full() const noexcept { return std::ssize(answers_) == options_.beams; }
 
-  // Whether the search is over: no running beam, of which the best has this sum and length, can
-  // still come among the answers.
+  // Whether the search is over: no running beam, the best of which has this sum and length, can
+  // still be among the answers.
   bool closed(double best_sum, Index length) const {
     if (!full()) return false;
     if (options_.early_stopping == EarlyStopping::yes) return true;
@@ -64,13 +64,6 @@ class Answers {
   std::vector<BeamAnswer> answers_;
 };
 
-// One way on: which beam, with which token.
-struct Step {
-  std::size_t beam = 0;
-  Token token = 0;
-  double sum = 0.0;
-};
-
 // One search in progress.
 template <class Store>
 class BeamSearch {
@@ -78,14 +71,14 @@ class BeamSearch {
   BeamSearch(Steps<Store>& steps, const BeamOptions& options)
       : steps_(steps), options_(options), answers_(options) {}
 
-  // From the prompt, whose last logits are in row 0; `most`: new tokens of an answer.
+  // Searches from the prompt, whose last logits are in row 0, for answers of at most `most` tokens.
   std::vector<BeamAnswer> run(const Sequence<Store&>& prompt, Index most) {
     beams_.push_back({prompt.fork(), 0.0});
     for (Index length = 1;; ++length) {
       advance(extensions(), length);
       if (beams_.empty() || answers_.closed(beams_.front().sum, length)) break;
       if (length < most && step()) continue;
-      for (const Beam& beam : beams_) {  // which end here
+      for (const Beam& beam : beams_) {  // they end here
         answers_.add(beam.tokens(), beam.sum, length, false);
       }
       break;
@@ -110,13 +103,13 @@ class BeamSearch {
     double sum = 0.0;
   };
 
-  // Extensions that are looked at: even where all end tokens of all beams are among them, as many
-  // others as there are beams.
+  // How many extensions are considered: enough that, even if all end tokens of all beams are among
+  // them, as many others remain as there are beams.
   Index looked_at() const noexcept {
     return std::max<Index>(2, 1 + std::ssize(options_.end_tokens)) * options_.beams;
   }
 
-  // Feeds the last token of every beam in one step; false where the pool has no page for one.
+  // Feeds the last token of every beam in one step; false if the pool has no page for one.
   bool step() {
     steps_.batch.clear();
     for (Beam& beam : beams_) {
@@ -146,7 +139,8 @@ class BeamSearch {
     return all;
   }
 
-  // Ends the texts that end among the first extensions, and makes the others the beams.
+  // Makes the best extensions the next beams. Those by an end token become answers, if they are
+  // among the first options.beams.
   void advance(std::span<const Extension> extensions, Index length) {
     std::vector<Beam> next;
     for (std::size_t at = 0; at < extensions.size() && std::ssize(next) < options_.beams; ++at) {
@@ -181,13 +175,13 @@ std::vector<BeamAnswer> beam_search(const model::Decoder& decoder, kv::Paged<K, 
   detail::Steps<Store> steps{decoder, workspace};
   const detail::Room room = detail::check_run(steps, store, prompt, {}, kWho);
   detail::check_sequences(workspace, options.beams, "beams", kWho);
-  detail::Sequence<Store&> whole(detail::Text(prompt, {}, decoder.config().vocabulary), store,
-                                 room);
-  whole.reuse_store(kWho);
-  whole.feed(steps);
+  detail::Sequence<Store&> sequence(detail::Text(prompt, {}, decoder.config().vocabulary), store,
+                                    room);
+  sequence.reuse_store(kWho);
+  sequence.feed(steps);
   // The last token of an answer is not fed.
   const Index most = std::min(options.max_new_tokens, room.tokens - std::ssize(prompt) + 1);
-  return detail::BeamSearch<Store>(steps, options).run(whole, most);
+  return detail::BeamSearch<Store>(steps, options).run(sequence, most);
 }
 
 }  // namespace decant::inline v0::decoding

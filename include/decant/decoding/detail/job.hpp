@@ -1,5 +1,5 @@
-// decant/decoding/detail/job.hpp - a request of a scheduler, the counts of them all, and the events
-// of a step.
+// decant/decoding/detail/job.hpp - a request inside a scheduler, the statistics of all requests,
+// and the events of a step.
 //
 // Tested by   tests/decoding/scheduler{,_pages,_end,_fault}_test.cpp
 #pragma once
@@ -69,7 +69,7 @@ class Ledger {
     totals_.steps += 1;
     totals_.computed_tokens += rows;
   }
-  // Calls accept(), which takes the tokens of a job.
+  // Calls accept(), which takes the tokens of a job, and counts them.
   template <class Job, class F>
   void count_tokens(Job& job, F&& accept) {
     Statistics& own = job.text().statistics();
@@ -93,9 +93,9 @@ class Ledger {
   SchedulerStatistics totals_;
 };
 
-// The events of a step, held until a step has returned them: a step that throws may have ended
-// requests before. Room is made beforehand, so that nothing is lost between what happens and its
-// event.
+// The events of a step. They stay until a step has returned them, since a step that throws may have
+// ended requests before. Their memory is reserved beforehand, so that no event is lost for want of
+// it.
 //
 // Threads  one owner
 class EventList {
@@ -105,7 +105,7 @@ class EventList {
     if (std::exchange(returned_, false)) events_.clear();
   }
 
-  // `count` more can then be added without memory.
+  // Reserves memory for `count` more events.
   //
   // Errors   std::bad_alloc
   void make_room(Index count) {

@@ -22,7 +22,7 @@ class Samples {
  public:
   Samples(Steps<Store>& steps, FunctionRef<bool(Index, Token)> sink) : steps_(steps), sink_(sink) {}
 
-  // All go on from the prompt, whose last logits are in row 0 unless it was interrupted.
+  // All samples continue the prompt, whose last logits are in row 0 unless it was interrupted.
   std::vector<Generation> run(const Sequence<Store&>& prompt, Index samples,
                               std::optional<Reason> interrupted) {
     generations_.resize(static_cast<std::size_t>(samples));
@@ -30,7 +30,7 @@ class Samples {
       running_.push_back({at, prompt.fork(static_cast<std::uint64_t>(at))});
     }
     if (interrupted) {
-      end_those([&](Sample&, Index) { return interrupted; });
+      end_samples([&](Sample&, Index) { return interrupted; });
     } else {
       begin();
     }
@@ -45,20 +45,21 @@ class Samples {
     bool ended = false;
   };
 
-  // The first token of each, all from the same logits, which choosing a token changes.
+  // Takes the first token of each sample from the same logits, which are restored each time, since
+  // penalties change them.
   void begin() {
     const std::span<float> logits = steps_.workspace.logits(0);
     const std::vector<float> given(logits.begin(), logits.end());
-    end_those([&](Sample& sample, Index) {
+    end_samples([&](Sample& sample, Index) {
       std::ranges::copy(given, logits.begin());
       return accept(sample, 0);
     });
   }
 
-  // One more token of each.
+  // Takes one more token of each running sample.
   void step() {
     steps_.batch.clear();
-    end_those([&](Sample& sample, Index) {
+    end_samples([&](Sample& sample, Index) {
       auto why = sample.sequence.text().interruption();
       sample.sequence.plan(1);
       if (!why) why = sample.sequence.reserve();
@@ -67,7 +68,7 @@ class Samples {
     if (running_.empty()) return;
     for (Sample& sample : running_) sample.sequence.fill(steps_.batch);
     steps_.run();
-    end_those([&](Sample& sample, Index row) { return accept(sample, row); });
+    end_samples([&](Sample& sample, Index row) { return accept(sample, row); });
   }
 
   std::optional<Reason> accept(Sample& sample, Index row) {
@@ -75,10 +76,10 @@ class Samples {
                                   [&](Token token) { return sink_(sample.number, token); });
   }
 
-  // Ends those for which why(sample, place among those that run) gives a reason, one by one, so
-  // that the others find their pages free.
+  // Ends the samples for which why(sample, row) gives a reason; `row` counts the running samples.
+  // Each gives its pages back at once, so that the next ones find them free.
   template <class F>
-  void end_those(F&& why) {
+  void end_samples(F&& why) {
     Index row = 0;
     for (Sample& sample : running_) {
       const std::optional<Reason> ended = why(sample, row++);
@@ -108,11 +109,12 @@ std::vector<Generation> generate_samples(const model::Decoder& decoder, kv::Page
   Steps<Store> steps{decoder, workspace};
   check_run(steps, store, prompt, options, kWho);
   check_sequences(workspace, samples, "samples", kWho);
-  Sequence<Store&> whole(Text(prompt, options, decoder.config().vocabulary), store, room(decoder));
-  whole.reuse_store(kWho);
-  const std::optional<Reason> interrupted = whole.feed(steps);
-  whole.text().statistics().prefill_seconds = whole.text().seconds();
-  return Samples<Store>(steps, sink).run(whole, samples, interrupted);
+  Sequence<Store&> sequence(Text(prompt, options, decoder.config().vocabulary), store,
+                            room(decoder));
+  sequence.reuse_store(kWho);
+  const std::optional<Reason> interrupted = sequence.feed(steps);
+  sequence.text().statistics().prefill_seconds = sequence.text().seconds();
+  return Samples<Store>(steps, sink).run(sequence, samples, interrupted);
 }
 
 }  // namespace decant::inline v0::decoding::detail

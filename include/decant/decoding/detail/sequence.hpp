@@ -1,9 +1,9 @@
 // decant/decoding/detail/sequence.hpp - one sequence on its way through steps: its text, the store
-// of its keys and values, and the rows that it has of the next step.
+// of its keys and values, and its rows in the next step.
 //
 // generate(), samples, beam search and the scheduler are policies over this state: they plan rows
-// and drafts, have the stores make room, fill a batch, and hand over the rows of logits. A draft is
-// accepted when it is the token that is sampled without it; rejected ones leave the store. So
+// and drafts, reserve slots in stores, fill a batch, and accept tokens from rows of logits. A draft
+// is accepted if it is the token that is sampled without it; rejected ones leave the store. So
 // drafts change no token, unless verification by rejection is asked for.
 //
 // Tested by   tests/decoding/{generate,speculative,tree_drafter,samples,beam,scheduler}_test.cpp
@@ -25,10 +25,10 @@
 
 namespace decant::inline v0::decoding::detail {
 
-// What a step has left for the drafts of a sequence beside the row of its last token.
+// What a step has room for beside the row of a sequence's last token.
 struct DraftRoom {
   Index most = 0;  // drafts in a branch
-  Index rows = 0;  // in all branches; every branch but the first has one for the last token too
+  Index rows = 0;  // in all branches; every branch but the first takes one for the last token too
   Index sequences = 0;  // branches beside the first
 };
 
@@ -41,7 +41,7 @@ class Sequence {
   Sequence(Text text, Store&& store, const Room& room)
       : text_(std::move(text)), store_(std::forward<Store>(store)), room_(room) {}
 
-  // Another that goes on from here, with the random numbers of the `n`-th sequence after this one.
+  // A copy that continues from here, with the random numbers of the `n`-th sequence after this one.
   Sequence<S> fork(std::uint64_t n = 0) const {
     return {text_.of_sequence(n), store_.fork(), room_};
   }
@@ -50,7 +50,7 @@ class Sequence {
   const Text& text() const noexcept { return text_; }
   S& store() noexcept { return store_; }
   const S& store() const noexcept { return store_; }
-  // Tokens that the store does not hold yet.
+  // How many tokens the store does not hold yet.
   Index lack() const noexcept { return std::ssize(text_.tokens()) - store_.end(); }
 
   // Takes what the store holds as the beginning of the prompt, but for the prompt's last token,
@@ -68,13 +68,13 @@ class Sequence {
     text_.statistics().cached_tokens = cached;
   }
 
-  // Another store in the place of its own; nothing is planned then.
+  // Replaces the store and drops what was planned.
   void set_store(S&& store) {
     plan(0);
     store_ = std::move(store);
   }
 
-  // Feeds all that the store lacks; gives why it did not, if so.
+  // Feeds all tokens that the store lacks, or returns the reason why it stopped before.
   //
   // Errors   CacheFull before the first new token
   std::optional<Reason> feed(Steps<S>& steps) {
@@ -92,9 +92,9 @@ class Sequence {
     gives_logits_ = rows > 0 && rows == lack();
   }
 
-  // Plan: drafts behind the last token, where that is all that the store lacks.
+  // Plan: drafts behind the last token, if that token is all that the store lacks.
   //
-  // Errors   std::invalid_argument where drafts are too many or no tokens of the model; whatever
+  // Errors   std::invalid_argument on too many drafts and on ids outside the vocabulary; whatever
   //          the drafter throws
   void propose(const Propose& drafter, const DraftRoom& room, const model::Config& config,
                std::string_view who) {
@@ -117,7 +117,7 @@ class Sequence {
     branches_.resize(used);
   }
 
-  // Rows of the next step in all, and those of them that give logits.
+  // How many rows are planned for the next step, and how many of them give logits.
   Index planned_rows() const noexcept {
     Index rows = rows_ + std::max<Index>(0, std::ssize(branches_) - 1);
     for (const auto& branch : branches_) rows += std::ssize(branch);
@@ -138,12 +138,12 @@ class Sequence {
   // A fork of the store for each branch but the first.
   void fork_branches() {
     if constexpr (Forkable<S>) {
-      if (branches() > 1 && forks_.empty()) store_.rewind(store_.end());  // reserves nothing now
+      if (branches() > 1 && forks_.empty()) store_.rewind(store_.end());  // releases reserved slots
       while (std::ssize(forks_) + 1 < branches()) forks_.push_back(store_.fork());
     }
   }
 
-  // Pages that what is planned takes beside those that the stores have; with forks, a bound.
+  // Pages that the planned rows take beside those that the stores have; with forks, an upper bound.
   Index pages() const {
     Index pages = store_.pages_for(rows_ + (branches_.empty() ? 0 : std::ssize(branches_.front())));
     for (std::size_t at = 0; at < forks_.size(); ++at) {
@@ -187,10 +187,10 @@ class Sequence {
     }
   }
 
-  // Accept: takes the tokens of its rows of logits, which begin with `first`, and drops the drafts
-  // that were rejected from the store. Gives why the text has ended, if it has.
+  // Accept: takes tokens from its rows of logits, which begin with row `first`, and drops rejected
+  // drafts from the store. Returns why the text has ended, if it has.
   //
-  // Errors   as Text::take(); the store then holds what belongs to the tokens before
+  // Errors   as Text::take(); the store then holds the tokens that were taken before
   std::optional<Reason> accept(model::Workspace& workspace, Index first, Sink sink,
                                DraftDistribution distribution = kNoDistribution) {
     text_.statistics().proposed_tokens += drafts();
@@ -205,7 +205,7 @@ class Sequence {
     }
   }
 
-  // Finish: what came of it.
+  // Finish: the result of the run.
   Generation finish(Reason reason) noexcept {
     text_.statistics().cache_bytes = store_.bytes();
     return text_.finish(reason);
@@ -215,7 +215,8 @@ class Sequence {
   static constexpr auto kNone = [](Index) { return std::span<const Candidate>(); };
   static inline const DraftDistribution kNoDistribution = kNone;
 
-  // A store without room ends a text that has begun; before that, it is the caller's to hear of.
+  // A full store ends a text that has begun; before its first new token the caller gets the
+  // exception.
   template <class F>
   std::optional<Reason> unless_full(F&& work) {
     try {
@@ -226,8 +227,8 @@ class Sequence {
     }
   }
 
-  // Along the first branch while its drafts are accepted, then along one that goes on as the tokens
-  // did.
+  // Follows the first branch while its drafts are accepted, then a later one that begins with the
+  // tokens taken so far and has more.
   std::optional<Reason> take(model::Workspace& workspace, Index first, Sink sink,
                              DraftDistribution distribution) {
     if (branches_.empty()) return text_.take(workspace, first, {}, sink, distribution);
@@ -248,7 +249,8 @@ class Sequence {
     return row;
   }
 
-  // The next branch that begins with the tokens taken, whose fork becomes the store; or the end.
+  // The next branch that begins with the tokens taken, whose fork becomes the store, or
+  // branches_.size().
   std::size_t next_branch(std::size_t branch, std::span<const Token> taken) {
     while (++branch < branches_.size()) {
       if (branches_[branch].size() < taken.size()) continue;
@@ -261,7 +263,7 @@ class Sequence {
   }
 
   // Drops rejected drafts from the store. The last new token has not been fed, unless an end token
-  // came behind it.
+  // followed it.
   void rewind() {
     const Index unfed = text_.ended() || text_.generated() == 0 ? 0 : 1;
     store_.rewind(std::min<Position>(store_.end(), std::ssize(text_.tokens()) - unfed));
@@ -272,7 +274,7 @@ class Sequence {
   Store store_;
   Room room_;
   Index rows_ = 0;                            // planned, of its own tokens
-  bool gives_logits_ = false;                 // whether those reach its last token
+  bool gives_logits_ = false;                 // whether they reach its last token
   std::vector<std::vector<Token>> branches_;  // planned drafts
   std::vector<S> forks_;                      // of the store, for all branches but the first
 };

@@ -1,5 +1,5 @@
-// decant/decoding/detail/steps.hpp - what a run is checked for, and how a store comes to hold the
-// tokens of a sequence.
+// decant/decoding/detail/steps.hpp - the checks of a run, and how a store is fed the tokens of a
+// sequence.
 //
 // Tested by   tests/decoding/{generate,generate_limits,beam,samples,speculative}_test.cpp
 #pragma once
@@ -21,7 +21,7 @@
 
 namespace decant::inline v0::decoding::detail {
 
-// What steps run on, and the rows of the next one.
+// The decoder and the workspace that steps run on, and the batch of the next one.
 template <kv::Store S>
 struct Steps {
   const model::Decoder& decoder;
@@ -31,7 +31,7 @@ struct Steps {
   void run() { decoder.step(batch, workspace); }
 };
 
-// The longest sequence whose tokens can all be fed, and what is short beyond it.
+// The longest sequence whose tokens can all be fed, and the reason why a longer one ends.
 struct Room {
   Index tokens = 0;
   Reason beyond = Reason::cache_full;
@@ -57,8 +57,8 @@ inline void check_tokens(std::span<const Token> tokens, const model::Config& con
   }
 }
 
-// Refuses a prompt or options that are invalid for a model, in the name of `who`: the one check on
-// the way from a user to a Text.
+// Refuses a prompt or options that are invalid for a model, in the name of `who`: the only check
+// between a user and a Text.
 //
 // Errors   std::invalid_argument
 inline void check(const GenerateOptions& options, std::span<const Token> prompt,
@@ -81,7 +81,7 @@ inline void check(const GenerateOptions& options, std::span<const Token> prompt,
 }
 
 // Refuses a prompt that is longer than a store or a model, and a store or a workspace made for
-// another model; says how long the sequence may get.
+// another model; returns how long the sequence may get.
 //
 // Errors   std::invalid_argument, CacheFull
 template <kv::Store S>
@@ -101,7 +101,7 @@ Room check_run(const Steps<S>& steps, const S& store, std::span<const Token> pro
   return room;
 }
 
-// Refuses a workspace in which not so many sequences can each have a token of a step.
+// Refuses a workspace whose step has no room for a token of each of so many sequences.
 //
 // Errors   std::invalid_argument
 inline void check_sequences(const model::Workspace& workspace, Index sequences, const char* noun,
@@ -129,7 +129,7 @@ void fill(model::Batch<S>& batch, S& store, std::span<const Token> sequence, Ind
 }
 
 // Feeds what a store lacks of a sequence, as many rows a step as workspace and store take; row 0
-// has the logits of the last token then. go_on() is asked before each step and may end it.
+// then has the logits of the last token. go_on() is asked before each step and may end it.
 template <kv::Store S>
 void feed(Steps<S>& steps, S& store, std::span<const Token> sequence, FunctionRef<bool()> go_on) {
   while (store.end() < std::ssize(sequence) && go_on()) {

@@ -24,15 +24,15 @@
 namespace decant::inline v0::decoding::detail {
 
 using Sink = FunctionRef<bool(Token)>;
-// The distribution that draft number `at` was drawn from; empty for all on the draft itself.
+// The distribution that draft number `at` was drawn from; empty if the draft had probability 1.
 using DraftDistribution = FunctionRef<std::span<const Candidate>(Index at)>;
 
 // Precondition: prompt and options passed check(). Times count from `since`.
 //
-// Errors   take(): std::bad_alloc, BadLogits, NoCandidate, std::invalid_argument where a mask does
-//          not fit the vocabulary, and whatever mask and sink throw; the tokens before it stand
-// Cost     memory for the tokens, and from the first take() on that of a Sampler; of a token as
-//          Sampler, and O(vocabulary) more where log-probabilities are asked for
+// Errors   take(): std::bad_alloc, BadLogits, NoCandidate, std::invalid_argument if a mask does not
+//          fit the vocabulary, and whatever mask and sink throw; the tokens taken before stay
+// Cost     memory for the tokens and, from the first take() on, for a Sampler; a token costs what
+//          Sampler says, and O(vocabulary) more if log-probabilities are asked for
 // Threads  one owner
 class Text {
  public:
@@ -46,7 +46,7 @@ class Text {
     result_.statistics.prompt_tokens = std::ssize(prompt);
   }
 
-  // The same so far, with the random numbers of the `n`-th sequence after its own.
+  // A copy with the random numbers of the `n`-th sequence after this one.
   Text of_sequence(std::uint64_t n) const {
     Text other = *this;
     other.options_.sequence += n;
@@ -63,14 +63,14 @@ class Text {
   Index generated() const noexcept {
     return std::ssize(tokens_) - result_.statistics.prompt_tokens;
   }
-  // How many more tokens may come.
+  // How many more tokens may follow.
   Index left() const noexcept { return options_.max_new_tokens - generated(); }
-  // Whether an end or stop token ended it; then every token before it has been fed.
+  // Whether an end or stop token ended the text; every token before that one has then been fed.
   bool ended() const noexcept { return result_.ended_by.has_value(); }
   Statistics& statistics() noexcept { return result_.statistics; }
   double seconds() const { return watch_.seconds(); }
 
-  // Why it should end before its next step, if it should.
+  // Cancellation or time, if one of them ends the text before its next step.
   std::optional<Reason> interruption() const {
     if (options_.cancel.stop_requested()) return Reason::cancelled;
     if (watch_.seconds() > options_.max_seconds) return Reason::time;
@@ -90,7 +90,7 @@ class Text {
   }
 
   // Takes the tokens of rows of logits: row `first` follows the tokens so far, and the row behind
-  // each draft follows that draft, for as long as drafts are accepted. Gives why the text has
+  // each draft follows that draft, for as long as drafts are accepted. Returns why the text has
   // ended, if it has.
   std::optional<Reason> take(model::Workspace& workspace, Index first,
                              std::span<const Token> drafts, Sink sink,
@@ -107,11 +107,11 @@ class Text {
     return std::nullopt;
   }
 
-  // What came of it.
+  // The result of the run.
   Generation finish(Reason reason) noexcept {
     result_.reason = reason;
     result_.statistics.generated_tokens = generated();
-    if (std::ssize(result_.log_probabilities) > generated()) {  // append() failed between the two
+    if (std::ssize(result_.log_probabilities) > generated()) {  // append() threw half-way
       result_.log_probabilities.pop_back();
     }
     tokens_.erase(tokens_.begin(), tokens_.begin() + result_.statistics.prompt_tokens);
@@ -160,10 +160,10 @@ class Text {
   Stopwatch watch_;
   GenerateOptions options_;
   Index vocabulary_;
-  std::optional<Sampler> sampler_;  // made late, since it has scratch memory
+  std::optional<Sampler> sampler_;  // made by the first take(): it has scratch memory
   Index given_;                     // tokens that count as the prompt
   std::vector<Token> tokens_;
-  std::vector<float> raw_;  // a row as the model gave it
+  std::vector<float> raw_;  // a row of logits as the model computed it
   Generation result_;
 };
 
