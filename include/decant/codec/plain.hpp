@@ -82,7 +82,7 @@ static_assert(Codec<F32> && Codec<BF16> && Codec<F16>);
 namespace detail {
 
 // The conversions between f16 and f32, as the machines' instructions do them: a NaN becomes quiet
-// and keeps its sign and as much of its payload as there is room for.
+// with its sign and as much of its payload as fits.
 inline std::uint16_t f16_of_f32(float value) noexcept {
   const auto bits = std::bit_cast<std::uint32_t>(value);
   const std::uint32_t sign = bits >> 16 & 0x8000;

@@ -12,7 +12,7 @@ namespace decant::inline v0::codec {
 
 // The formats that the library can store, by name. The plain ones store a number in a cell; blocks
 // of weights share a scale (codec/block.hpp), and so do rows of keys or values, or
-// groups of their numbers (codec/scaled.hpp).
+// groups of their elements (codec/scaled.hpp).
 enum class Type { f32, bf16, f16, q8_0, q4_0, int8, int4, fp8_e4m3, fp8_e5m2 };
 
 inline constexpr std::array kTypes = {Type::f32,  Type::bf16,     Type::f16,

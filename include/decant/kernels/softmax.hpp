@@ -1,6 +1,6 @@
 // decant/kernels/softmax.hpp - a softmax over part of the keys, and how two parts become one.
 //
-// Keys arrive in tiles and segments, so a row keeps the maximum of its scores, the sum of their
+// Keys arrive in tiles and segments, so a row has the maximum of its scores, the sum of their
 // exponentials below that maximum, and the sum of values weighted the same way. Two such parts
 // merge exactly up to rounding; since rounding depends on the order, segments are always merged in
 // ascending order of position.

@@ -34,7 +34,7 @@ enum class Logits { none, last, all };
 // done.
 //
 // Errors   std::invalid_argument, std::bad_alloc; the batch is then as it was
-// Cost     add copies the tokens and looks at every entry; clear keeps the memory
+// Cost     add copies the tokens and looks at every entry; clear does not release memory
 // Threads  as a std::vector
 template <kv::Store S>
 class Batch {

@@ -23,7 +23,7 @@ namespace decant::inline v0::model {
 enum class Norm { rms, layer };
 using kernels::Activation;
 
-// Shape    counts of numbers; `heads` query heads share `kv_heads` key and value heads
+// Shape    sizes in elements; `heads` query heads share `kv_heads` key and value heads
 // Units    windows and max_positions count tokens
 struct Config {
   Index vocabulary = 0;
@@ -45,7 +45,7 @@ struct Config {
 
   std::optional<attention::Rope> rope = attention::Rope{};  // none where positions are learned
   std::vector<Position> windows = {};  // one per layer, 0 = unlimited; empty = all unlimited
-  // Seen beyond every window by all rows, turned as if they stood right before it (StreamingLLM);
+  // Seen beyond every window by all rows, rotated as if right before it (StreamingLLM);
   // learned positions stay what they are.
   Index sink_tokens = 0;
 
@@ -64,7 +64,7 @@ struct Config {
   Position window(Index layer) const noexcept {
     return windows.empty() ? 0 : windows[static_cast<std::size_t>(layer)];
   }
-  // Numbers of one row of stacked queries, keys and values; and of the gate and up projections.
+  // Elements of one row of stacked queries, keys and values; and of the gate and up projections.
   Index qkv_size() const noexcept { return (heads + kv_heads) * key_dim + kv_heads * value_dim; }
   Index up_size() const noexcept { return gated ? 2 * intermediate_size : intermediate_size; }
   kv::Geometry geometry() const {

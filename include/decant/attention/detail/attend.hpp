@@ -171,7 +171,7 @@ void check(const Sequence<S>& sequence, const Problem& problem, const M& mask,
           " of a store with room for ", room, " tokens");
 }
 
-// Whether a lone row leaves workers idle that its segments could keep busy.
+// Whether a lone row leaves workers idle that could take some of its segments.
 template <kv::Store S, Mask M>
 bool split_pays(std::span<const Sequence<S>> sequences, const M& mask, const Scratch& scratch,
                 const Executor& executor) {

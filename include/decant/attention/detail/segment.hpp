@@ -166,7 +166,7 @@ void visit_spread(const QueryTile& queries, const KeyTile<K, V>& tile, const Ran
 
 // One tile for all queries: first every score, so that the key panels stay in the first-level
 // cache, then every softmax, then the values. The next tile is prefetched meanwhile: at the pace
-// of reading if one tile product reads it, and in shares if many do.
+// of reading if one tile product reads it, and a part each time if many do.
 template <codec::Codec K, codec::Codec V, Mask M, Score F>
 void visit_tile(const QueryTile& queries, const KeyTile<K, V>& tile, const Range& segment,
                 const M& mask, const F& transform, const Scratch::Worker& worker) {

@@ -72,7 +72,7 @@ class PackedBlocks {
   }
 
   // Shape    out is [columns]
-  // Errors   std::invalid_argument (no such row, another width)
+  // Errors   std::invalid_argument (no such row, another size)
   void row(Index at, std::span<float> out) const {
     extents_.check_row(at, out);
     for (Index column = 0; column < columns(); column += kWeights) {

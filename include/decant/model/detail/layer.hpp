@@ -84,16 +84,16 @@ template <kv::Store S>
 void store_rows(const Config& config, const LayerWeights& weights, Index layer,
                 const Batch<S>& batch, Workspace& workspace) {
   StepBuffers& step = buffers(workspace);
-  const Index width = config.qkv_size();
-  const Index pairs = rotary_pairs(config);
-  const auto work = [&] { return row_work(batch.rows(), 2 * width, 4); };
+  const Index stride = config.qkv_size();
+  const Index angles = rotary_pairs(config);
+  const auto work = [&] { return row_work(batch.rows(), 2 * stride, 4); };
   const auto store_row = [&](Index row) {
     const typename Batch<S>::Entry& entry = batch.entry_of(row);
-    float* queries = step.qkv.data() + row * width;
+    float* queries = step.qkv.data() + row * stride;
     float* keys = queries + config.heads * config.key_dim;
     float* values = keys + config.kv_heads * config.key_dim;
-    const std::span<const float> cosines = elements(step.cosines.data() + row * pairs, pairs);
-    const std::span<const float> sines = elements(step.sines.data() + row * pairs, pairs);
+    const std::span<const float> cosines = elements(step.cosines.data() + row * angles, angles);
+    const std::span<const float> sines = elements(step.sines.data() + row * angles, angles);
     if (config.has_sink_tokens(layer)) {
       const bool behind =
           sink_query_position(config, layer, entry.position(row)) != entry.position(row);
@@ -144,20 +144,20 @@ Work attention_work(const Config& config, Index layer, const Batch<S>& batch) {
 template <kv::Store S>
 void attend_rows(const Config& config, Index layer, Batch<S>& batch, Workspace& workspace) {
   StepBuffers& step = buffers(workspace);
-  const Index width = config.qkv_size();
-  const Index out_width = config.heads * config.value_dim;
+  const Index stride = config.qkv_size();
+  const Index out_stride = config.heads * config.value_dim;
   for (std::size_t at = 0; at < batch.entries().size(); ++at) {
     const typename Batch<S>::Entry& entry = batch.entries()[at];
     attention::Sequence<S>& sequence = sequences(batch)[at];
     sequence.first = entry.store->end();
-    sequence.queries = step.qkv.data() + entry.first_row * width;
-    sequence.out = step.attended.data() + entry.first_row * out_width;
+    sequence.queries = step.qkv.data() + entry.first_row * stride;
+    sequence.out = step.attended.data() + entry.first_row * out_stride;
   }
   const attention::Problem problem = {.layer = layer,
                                       .heads = config.heads,
                                       .scale = config.effective_score_scale(),
-                                      .query_stride = width,
-                                      .out_stride = out_width};
+                                      .query_stride = stride,
+                                      .out_stride = out_stride};
   profiled(
       workspace.profile(), Operation::attention,
       [&] { return attention_work(config, layer, batch); },

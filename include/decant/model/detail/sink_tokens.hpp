@@ -3,8 +3,8 @@
 //
 // A model that was trained without windows gives its first tokens weight that it has no other use
 // for, and falls apart when a window leaves them behind. They are seen as if they stood right
-// before the window: keys stay where they were turned, and the row's query is turned a second time,
-// for the place that it has behind the kept tokens and a full window. Both results merge.
+// before the window: keys stay as they were rotated, and the row's query is rotated a second time,
+// for its position behind the sink tokens and a full window. Both results merge.
 //
 // Source      Xiao et al. 2023, "Efficient Streaming Language Models with Attention Sinks",
 //             arXiv:2309.17453

@@ -88,15 +88,15 @@ inline void embed_row(const Decoder& decoder, Token token, Position position,
 template <kv::Store S>
 void embed(const Decoder& decoder, const Batch<S>& batch, Workspace& workspace) {
   StepBuffers& step = buffers(workspace);
-  const Index pairs = rotary_pairs(decoder.config());
+  const Index angles = rotary_pairs(decoder.config());
   const auto begin_row = [&](Index row) {
     const Position position = batch.entry_of(row).position(row);
     embed_row(decoder, batch.tokens()[static_cast<std::size_t>(row)], position,
               elements(step.stream.data() + row * decoder.config().hidden_size,
                        decoder.config().hidden_size));
     attention::angles(position, step.frequencies,
-                      elements(step.cosines.data() + row * pairs, pairs),
-                      elements(step.sines.data() + row * pairs, pairs));
+                      elements(step.cosines.data() + row * angles, angles),
+                      elements(step.sines.data() + row * angles, angles));
   };
   const auto work = [&] { return row_work(batch.rows(), 2 * decoder.config().hidden_size, 0); };
   profiled(workspace.profile(), Operation::embedding, work,
