@@ -1,8 +1,9 @@
-// decant/decoding/beam.hpp - the most probable continuations that a search of so many beams finds.
+// decant/decoding/beam.hpp - beam search: the most probable continuations that a given number of
+// beams finds.
 //
-// All beams advance in one step, each on a fork of the store that holds what it has in common with
-// the others. Of every beam's tokens the best 2 * beams (more where several tokens end a text) of
-// all together are looked at, so that enough go on when some end.
+// All beams advance in one step, each on a fork of the store, so that beams share the pages of what
+// they have in common. Each time, the best 2 * beams extensions of all beams together (more if
+// there are several end tokens) are considered, so that enough beams go on when some end.
 //
 //   score of an answer   (sum of log-probabilities) / length^length_penalty
 //
@@ -26,18 +27,18 @@
 
 namespace decant::inline v0::decoding {
 
-// When a search ends that has as many answers as beams.
+// When a search that has as many answers as beams ends.
 enum class EarlyStopping {
   yes,    // at once
   no,     // when no running beam, were it to end now, could beat the worst answer
-  never,  // when none could at whatever length
+  never,  // when no running beam could, at any length
 };
 
 struct BeamOptions {
   Index beams = 4;
   Index answers = 1;  // up to beams
   Index max_new_tokens = 64;
-  double length_penalty = 1.0;  // above 0 long answers gain, below 0 they lose
+  double length_penalty = 1.0;  // above 0 favours long answers, below 0 short ones
   EarlyStopping early_stopping = EarlyStopping::no;
   std::vector<Token> end_tokens = {};
 };
@@ -62,15 +63,15 @@ inline void check(const BeamOptions& options) {
 // The best answers to a prompt, the best first.
 //
 // What the store holds is taken as the beginning of the prompt, as generate() does, and at the end
-// it holds the prompt; beams are forks of it and take pages of its pool. Where the model has
-// learned fewer positions than the options ask for, or the pool has no page for a beam, the search
-// ends there as it does after max_new_tokens: finished answers stand, and running beams end.
+// it holds the prompt; beams are forks of it and take pages of its pool. If learned positions or
+// the pages of the pool run out, the search ends there as it does after max_new_tokens: finished
+// answers stand, and running beams end.
 //
 // Errors   before anything changed: std::invalid_argument (an empty prompt, ids outside the
 //          vocabulary, options, a store or a workspace made for another model, or one with fewer
-//          rows, rows of logits or sequences than beams), CacheFull where the prompt is longer than
-//          the store. Later: BadLogits, NoCandidate; the store then holds a beginning of the
-//          prompt
+//          rows, rows of logits or sequences than beams), CacheFull if the prompt is longer than
+//          the store. Later: BadLogits, NoCandidate, CacheFull if the pool lacks the pages of the
+//          prompt; the store then holds a beginning of the prompt
 // Cost     a step of `beams` rows and O(beams * vocabulary) exponentials for each token; copies one
 //          page of a beam that was forked
 // Threads  store, pool and workspace belong to the search until it returns

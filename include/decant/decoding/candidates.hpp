@@ -1,8 +1,8 @@
 // decant/decoding/candidates.hpp - the tokens that may come next, and the filters that thin them
 // out.
 //
-// Every rule that could depend on an implementation is fixed: equal logits go by the lower id, the
-// token that crosses a mass stays, at least one token stays, sums are in double.
+// Every rule that could depend on an implementation is fixed: of equal logits the lower id is
+// first, the token that crosses a mass is kept, at least one token is kept, sums are in double.
 //
 // Source      top-p: Holtzman et al. 2020, arXiv:1904.09751; typical: Meister et al. 2023,
 //             arXiv:2202.00666; min-p: Nguyen et al. 2024, arXiv:2407.01082; top-n-sigma: Tang et
@@ -34,7 +34,7 @@ struct Candidate {
 // to 1. A candidate of probability 0 is never drawn, whatever u is.
 //
 // Units    u in [0, 1)
-// Errors   std::invalid_argument where u is outside or no probability is positive
+// Errors   std::invalid_argument if u is outside [0, 1) or no probability is positive
 inline Token draw(std::span<const Candidate> candidates, double u) {
   expects(u >= 0 && u < 1, "decoding::draw: u is ", u, ", outside [0, 1)");
   double total = 0;
@@ -51,9 +51,9 @@ inline Token draw(std::span<const Candidate> candidates, double u) {
   return last;  // also where u * total was rounded up to the total
 }
 
-// The candidates of one row at a time. begin() takes them, filters drop some in whatever order they
-// are called, finish() gives what is left. A filter looks at the distribution of what the filters
-// before it have left.
+// The candidates of one row at a time. begin() takes them, filters drop some in the order in which
+// they are called, finish() returns those left. A filter looks at the distribution over what the
+// filters before it have left.
 //
 // Errors   std::invalid_argument on parameters that leave nothing
 // Cost     begin() is one pass; top-p and typical sort about as much as they keep; nothing
@@ -63,7 +63,7 @@ class Candidates {
  public:
   void reserve(Index most) { candidates_.reserve(static_cast<std::size_t>(most)); }
 
-  // The `most` best tokens of a row, or all; the row must stay until finish().
+  // Takes the `most` best tokens of a row, or all; the row must stay as it is until finish().
   //
   // Errors   as argmax()
   void begin(std::span<const float> logits, Index most) {
@@ -76,7 +76,7 @@ class Candidates {
     take(static_cast<std::size_t>(most));
   }
 
-  // Divides logits, from here on.
+  // Divides the logits for the filters that follow.
   void temper(double temperature) {
     expects(temperature > 0, "decoding::Candidates: a temperature of ", temperature);
     temperature_ = temperature;
@@ -100,7 +100,7 @@ class Candidates {
     keep_mass(p, Before{logits_});
   }
 
-  // Keeps what is at least p times as probable as the best.
+  // Keeps candidates at least p times as probable as the best.
   void keep_min_p(double p) {
     if (p <= 0) return;
     weigh();
@@ -160,8 +160,8 @@ class Candidates {
  private:
   static constexpr std::size_t kFirstSorted = 256;
 
-  // The one order of candidates: the higher logit, then the lower id. Probabilities do not serve,
-  // since close logits may round to one.
+  // The one order of candidates: the higher logit, then the lower id. Probabilities would not do,
+  // since those of close logits may round to the same value.
   struct Before {
     std::span<const float> logits;
 
@@ -176,7 +176,7 @@ class Candidates {
   double logit(Token token) const noexcept { return logits_[static_cast<std::size_t>(token)]; }
   double exponent(Token token) const noexcept { return (logit(token) - highest_) / temperature_; }
 
-  // The first `most` of all tokens that are not banned.
+  // Takes the first `most` of all tokens that are not banned.
   void take(std::size_t most) {
     for (std::size_t token = 0; token < logits_.size(); ++token) {
       if (logits_[token] == -std::numeric_limits<float>::infinity()) continue;
@@ -190,7 +190,7 @@ class Candidates {
     sort_by_token();
   }
 
-  // So that sums have one order.
+  // Gives sums one order.
   void sort_by_token() {
     if (std::ranges::is_sorted(candidates_, {}, &Candidate::token)) return;
     std::ranges::sort(candidates_, {}, &Candidate::token);
@@ -220,7 +220,7 @@ class Candidates {
     candidates_.resize(kept);
   }
 
-  // Puts more leading candidates into their order: a peaked distribution needs few.
+  // Sorts more of the leading candidates: a peaked distribution needs few.
   template <class Order>
   std::size_t sort_more(std::size_t sorted, const Order& order) {
     const std::size_t goal = std::min(candidates_.size(), std::max(8 * sorted, kFirstSorted));

@@ -1,12 +1,13 @@
-// decant/decoding/drafter.hpp - who proposes draft tokens, so that one step can verify several.
+// decant/decoding/drafter.hpp - drafters: what proposes draft tokens, so that one step can verify
+// several.
 //
-// A draft costs a row of a step and nothing else: what is accepted has the distribution, and unless
-// rejection is asked for the very tokens, of a run without drafts.
+// A draft costs a row of a step and nothing else: accepted tokens are those of a run without drafts
+// or, under verification by rejection, have their distribution.
 //
 // A tree of drafts is verified as the branches from its root to its leaves, each on a fork of the
 // store. A mask over one store would save the rows that branches have in common, but it would put
-// keys into other lanes than their positions, and so change the order of sums, and bits; and where
-// weights are what a step waits for, rows cost little.
+// keys into other lanes than those of their positions, and so change the order of sums, and bits;
+// and rows cost little in a step that is bound by reading weights.
 //
 // Source      Leviathan et al. 2023, arXiv:2211.17192; prompt look-up: Saxena 2023,
 //             github.com/apoorvumang/prompt-lookup-decoding; trees: Miao et al. 2023, "SpecInfer",
@@ -30,17 +31,17 @@
 
 namespace decant::inline v0::decoding {
 
-// Laws     propose(history, most), most > 0, gives at most `most` tokens of the vocabulary that may
-//          follow the history, valid until the next call; it may give none. The history is not
-//          empty, and continues the one before but for drafts that were rejected
+// Laws     propose(history, most), most > 0, returns at most `most` tokens of the vocabulary that
+//          may follow the history, valid until the next call; none is allowed. The history is not
+//          empty, and within a run it continues that of the call before
 template <class D>
 concept Drafter = requires(D& drafter, const History& history, Index most) {
   { drafter.propose(history, most) } -> std::convertible_to<std::span<const Token>>;
 };
 
 // A drafter that also gives the distribution from which its draft number `at` was drawn, by
-// ascending id, as verification by rejection needs it. A draft of any other drafter counts as the
-// only one that it could have made.
+// ascending id, as verification by rejection needs it. A draft of any other drafter counts as drawn
+// with probability 1.
 template <class D>
 concept DrafterWithDistribution = Drafter<D> && requires(const D& drafter, Index at) {
   { drafter.distribution(at) } -> std::convertible_to<std::span<const Candidate>>;
@@ -48,10 +49,9 @@ concept DrafterWithDistribution = Drafter<D> && requires(const D& drafter, Index
 
 using Branches = std::vector<std::vector<Token>>;
 
-// Laws     propose_branches(history, most), most > 0, gives branches by which the history may go
-//          on, the likeliest first, each of tokens of the vocabulary; of a branch longer than
-//          `most`, and of branches that a step has no rows for, only the beginning counts. Valid
-//          until the next call
+// Laws     propose_branches(history, most), most > 0, returns branches that may follow the history,
+//          the likeliest first, of tokens of the vocabulary, valid until the next call. A branch is
+//          cut to `most` tokens and to the rows that the step has for it
 template <class D>
 concept TreeDrafter = requires(D& drafter, const History& history, Index most) {
   {
@@ -59,13 +59,14 @@ concept TreeDrafter = requires(D& drafter, const History& history, Index most) {
   } -> std::convertible_to<std::span<const std::vector<Token>>>;
 };
 
-// A store of which a copy that shares memory can be made.
+// A store that can be forked: the fork shares its memory.
 template <class S>
 concept Forkable = requires(const S& store) {
   { store.fork() } -> std::same_as<S>;
 };
 
-// What generate() takes for a kind of store: drafts in one branch, or in several on forks.
+// What generate() takes as a drafter: one branch of drafts for any store, several for a store with
+// forks.
 template <class D, class S>
 concept DrafterFor = Drafter<D> || (TreeDrafter<D> && Forkable<S>);
 
@@ -78,10 +79,10 @@ struct Drafting {
   Propose propose;
   FunctionRef<std::span<const Candidate>(Index at)> distribution;
   bool tree = false;
-  std::optional<Index> vocabulary = {};  // of its drafts, where it says so
+  std::optional<Index> vocabulary = {};  // of its drafts, if it names one
 };
 
-// Puts what a drafter proposes in the place of `branches`.
+// Replaces `branches` by what a drafter proposes.
 template <bool kTree, class D>
 void propose(D& drafter, const History& history, Index most, Branches& branches) {
   if constexpr (kTree) {
@@ -96,8 +97,8 @@ void propose(D& drafter, const History& history, Index most, Branches& branches)
   }
 }
 
-// visit(what followed) for each earlier place of the last tokens: first the longest match, and of
-// equal lengths the latest place, until visit() says true.
+// Calls visit(tokens that followed) for each earlier occurrence of the last tokens, the longest
+// matches first and of equal ones the latest, until visit() returns true.
 template <class F>
 void visit_repeats(std::span<const Token> tokens, Index longest, Index shortest, F&& visit) {
   for (Index length = std::min(longest, std::ssize(tokens) - 1); length >= shortest; --length) {
@@ -118,14 +119,14 @@ struct NoDrafts {
   std::span<const Token> propose(const History&, Index) const noexcept { return {}; }
 };
 
-// Proposes what followed the last tokens when they occurred before. Pays where a text repeats its
+// Proposes what followed the last tokens when they occurred before. Pays if a text repeats its
 // prompt: summaries, edits, code.
 //
 // Units    tokens
-// Cost     the history is read once or a few times
+// Cost     reads the history once for each length of match that is tried
 struct NgramDrafter {
   Index most = 8;     // drafts at once
-  Index longest = 4;  // last tokens that are looked for, then fewer
+  Index longest = 4;  // match of last tokens that is tried first, then shorter ones
   Index shortest = 2;
 
   std::span<const Token> propose(const History& history, Index room) const {
@@ -140,16 +141,16 @@ struct NgramDrafter {
   }
 };
 
-// Proposes the several things that followed the last tokens when they occurred before.
+// Proposes the several continuations that followed the last tokens when they occurred before.
 //
 // Units    tokens
-// Cost     the history is read a few times
+// Cost     reads the history once for each length of match that is tried
 class TreeNgramDrafter {
  public:
   struct Options {
     Index branches = 3;  // at once, which differ in their first token
     Index most = 4;      // drafts of each
-    Index longest = 4;   // last tokens that are looked for, then fewer
+    Index longest = 4;   // match of last tokens that is tried first, then shorter ones
     Index shortest = 1;
   };
 

@@ -1,9 +1,9 @@
 // decant/decoding/generate.hpp - from a prompt to the tokens that follow it.
 //
-// One run feeds what the store lacks of the sequence, samples the next token, and repeats. The
-// first feeding is the prefill, later ones are single rows, or those of drafts behind them;
-// recomputing is the same on a store that is emptied before each, so there is no second path that
-// could differ.
+// A run feeds what the store lacks of the sequence, samples the next token, and repeats. The first
+// feed is the prefill; later ones are the row of the last token, and those of drafts behind it.
+// Recomputing is the same on a store that is emptied before each feed, so there is no second path
+// that could differ.
 //
 // Tested by   tests/decoding/{generate,generate_limits,generate_end,control,speculative}_test.cpp
 #pragma once
@@ -23,7 +23,7 @@ namespace decant::inline v0::decoding {
 
 namespace detail {
 
-// What generate() does, whatever the sink and the drafter; without drafts where `drafting` is null.
+// generate() for any sink and drafter; without drafts if `drafting` is null.
 template <kv::Store S>
 Generation generate(const model::Decoder& decoder, S& store, model::Workspace& workspace,
                     std::span<const Token> prompt, const GenerateOptions& options,
@@ -34,11 +34,11 @@ Generation generate(const model::Decoder& decoder, S& store, model::Workspace& w
 // Continues `prompt`, giving each new token to `sink` as soon as it is known; a sink that returns
 // false ends the run after that token.
 //
-// `prompt` is the whole prompt. What the store holds is taken as the beginning of it (the caller
-// vouches for that) and cut so that at least the last prompt token is computed. The prompt is fed
-// even where max_new_tokens is 0. The last new token is not fed: the store then holds the prompt
-// and the tokens before it, ready for a longer prompt that begins with them. Where no room is
-// left for the last new token, the run ends with cache_full or positions_full.
+// `prompt` is the whole prompt. What the store holds is taken as the beginning of it (which the
+// caller ensures) and cut so that at least the last prompt token is computed. The prompt is fed
+// even if max_new_tokens is 0. The last new token is not fed: the store then holds the prompt and
+// the tokens before it, ready for a longer prompt that begins with them. If no room is left for the
+// last new token, the run ends with cache_full or positions_full.
 //
 // A drafter saves steps and changes no token, unless rejection is asked for: a step verifies as
 // many drafts as the workspace has rows of logits for, less one; the one row of a default
@@ -46,12 +46,11 @@ Generation generate(const model::Decoder& decoder, S& store, model::Workspace& w
 //
 // Errors   before anything changed: std::invalid_argument (an empty prompt, ids outside the
 //          vocabulary, options, a store or workspace made for another model, a prompt longer than
-//          learned positions, a drafter of another vocabulary), CacheFull where the prompt is
-//          longer than the store, CannotRewind where the store holds too little before the last
-//          prompt token. Later: BadLogits, NoCandidate, CacheFull if the pool lacks the pages of
-//          the prompt, std::invalid_argument where a mask or a draft does not fit the
-//          vocabulary, and whatever sink, mask and drafter throw; the store then holds a beginning
-//          of the sequence
+//          learned positions, a drafter of another vocabulary), CacheFull if the prompt is longer
+//          than the store, CannotRewind if a ring has overwritten what the last prompt token needs.
+//          Later: BadLogits, NoCandidate, CacheFull if the pool lacks the pages of the prompt,
+//          std::invalid_argument if a mask or a draft does not fit the vocabulary, and whatever
+//          sink, mask and drafter throw; the store then holds a beginning of the sequence
 // Cost     one step per chunk of workspace.limits().rows prompt tokens, one per new token but the
 //          last; with recompute, the whole sequence for each new token
 // Threads  the store, the workspace, the sink and the drafter belong to the run until it returns

@@ -1,4 +1,4 @@
-// decant/decoding/generation.hpp - what a run is asked for, and what comes of it.
+// decant/decoding/generation.hpp - the options of a run, and its result.
 //
 // Tested by   tests/decoding/{generate,generate_end,generate_limits,control}_test.cpp
 #pragma once
@@ -24,24 +24,24 @@ namespace decant::inline v0::decoding {
 
 // When a draft token is accepted.
 enum class Verification {
-  agreement,  // where it is the token of a run without drafts: exact, draw by draw
-  rejection,  // as often as its distribution allows: more of them, of the same distribution
+  agreement,  // if it is the token of a run without drafts: tokens stay the same
+  rejection,  // by rejection sampling: accepts more drafts; the distribution stays the same
 };
 
 struct GenerateOptions {
   Index max_new_tokens = 256;
-  // How many tokens of the prompt were given; those behind them are text of a run that goes on,
-  // which penalties, masks and min_new_tokens then look at as such. All of them unless it is said.
+  // For a run that continues another: how many tokens of `prompt` were the prompt of the first.
+  // Those behind them count as generated tokens for penalties, masks and min_new_tokens.
   std::optional<Index> prompt_tokens = {};
   StopTokens stop = {};
   SamplerOptions sampler = {};
-  std::uint64_t sequence = 0;  // whose random numbers; tell sequences of one seed apart by it
+  std::uint64_t sequence = 0;  // another value, other random numbers of the same seed
   Verification verification = Verification::agreement;
   bool recompute = false;  // every step starts from an empty store; the tokens are the same
-  std::optional<Index> log_probabilities = {};  // of each new token, and of so many best ones
-  double max_seconds = std::numeric_limits<double>::infinity();  // looked at between steps
+  std::optional<Index> log_probabilities = {};  // of each new token and so many most probable ones
+  double max_seconds = std::numeric_limits<double>::infinity();  // checked between steps
   std::stop_token cancel = {};                                   // likewise, from any thread
-  // Which tokens may follow the new ones so far, as allow_only() takes them: for grammars.
+  // For grammars: which tokens may follow the new ones so far, in the form that allow_only() takes.
   std::function<std::span<const std::uint32_t>(std::span<const Token>)> allowed = {};
 };
 
@@ -49,13 +49,13 @@ struct GenerateOptions {
 enum class Reason {
   length,          // max_new_tokens were generated
   end_token,       // the model ended its text
-  stop_token,      // one of the caller's stop tokens came
+  stop_token,      // one of the caller's stop tokens was sampled
   cache_full,      // the last token has no room in the store
   positions_full,  // the last token has no learned position
-  sink,            // the token sink said so
+  sink,            // the token sink returned false
   time,            // max_seconds have passed
-  cancelled,       // somebody asked for it
-  failed,          // by an error, which the caller of the run gets
+  cancelled,       // cancellation was requested
+  failed,          // a request ended by an error (Outcome::error)
 };
 
 constexpr std::string_view name(Reason reason) noexcept {
@@ -68,8 +68,8 @@ constexpr std::string_view name(Reason reason) noexcept {
 struct Generation {
   std::vector<Token> tokens = {};  // the new ones, without the token that ended the run
   Reason reason = Reason::length;
-  std::optional<Token> ended_by = {};                    // the end or stop token, where one came
-  std::vector<LogProbabilities> log_probabilities = {};  // of the model's own distribution
+  std::optional<Token> ended_by = {};  // the end or stop token, if one was sampled
+  std::vector<LogProbabilities> log_probabilities = {};  // before penalties, masks and filters
   Statistics statistics = {};
 };
 

@@ -1,4 +1,5 @@
-// decant/decoding/log_probabilities.hpp - how probable a token was, and which were the most.
+// decant/decoding/log_probabilities.hpp - log-probabilities of the token that was taken, and of the
+// most probable ones.
 //
 // Tested by   tests/decoding/log_probabilities_test.cpp
 #pragma once
@@ -31,7 +32,7 @@ struct LogProbabilities {
 
 namespace detail {
 
-// The logarithm of the sum of exponentials, which logits less it are log-probabilities.
+// log(sum(exp(logits))): a logit minus this is a log-probability.
 inline double log_sum(std::span<const float> logits) {
   const double highest = logits[static_cast<std::size_t>(argmax(logits))];
   double sum = 0;
@@ -39,7 +40,7 @@ inline double log_sum(std::span<const float> logits) {
   return highest + std::log(sum);
 }
 
-// The most probable tokens of a row with that sum.
+// The most probable tokens of a row whose log_sum() is `sum`.
 inline std::vector<LogProbability> most_probable(std::span<const float> logits, Index count,
                                                  double sum) {
   expects(count >= 0, "decoding: log-probabilities of the ", count, " most probable tokens");
@@ -67,7 +68,7 @@ inline std::vector<LogProbability> top_log_probabilities(std::span<const float> 
   return detail::most_probable(logits, count, detail::log_sum(logits));
 }
 
-// Those, and that of the token that was taken.
+// The same, and the log-probability of the token that was taken.
 //
 // Errors   std::invalid_argument (a token outside the row, a negative count), BadLogits,
 //          NoCandidate

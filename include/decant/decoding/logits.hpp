@@ -16,13 +16,13 @@
 
 namespace decant::inline v0::decoding {
 
-// A row of logits has no token that may be chosen: every one is banned.
+// Every token of a row of logits is banned.
 class NoCandidate : public std::invalid_argument {
  public:
   using std::invalid_argument::invalid_argument;
 };
 
-// A row of logits has one that is NaN or +infinity.
+// A logit is NaN or +infinity.
 class BadLogits : public std::invalid_argument {
  public:
   using std::invalid_argument::invalid_argument;
@@ -36,7 +36,7 @@ struct Survey {
   bool valid = true;
 };
 
-// In lanes that a compiler puts into registers.
+// Works in lanes, which a compiler puts into registers.
 inline Survey survey(std::span<const float> logits) {
   constexpr std::size_t kLanes = 16;
   std::array<float, kLanes> highest;
@@ -54,8 +54,8 @@ inline Survey survey(std::span<const float> logits) {
   return {std::ranges::max(highest), std::ranges::max(refused) == 0};
 }
 
-// Offers one more to the `most` first of some elements, in an order that is given by before(). Once
-// there are so many they are a heap, the last of them in front.
+// Adds `next` to `first`, the `most` first elements in the order before(), if it belongs there.
+// Once there are `most` of them they are a heap with the last of them in front.
 template <class T, class Before>
 void offer(std::vector<T>& first, std::size_t most, const T& next, const Before& before) {
   if (first.size() < most) {
@@ -75,11 +75,11 @@ void offer(std::vector<T>& first, std::size_t most, const T& next, const Before&
 // Errors   BadLogits naming the first logit that is NaN or +infinity, NoCandidate
 // Cost     one pass at the speed of memory
 inline Token argmax(std::span<const float> logits) {
-  constexpr std::size_t kBlock = 4096;
+  constexpr std::size_t kPart = 4096;
   float highest = -std::numeric_limits<float>::infinity();
   std::span<const float> best;
-  for (std::size_t at = 0; at < logits.size(); at += kBlock) {
-    const auto part = logits.subspan(at, std::min(kBlock, logits.size() - at));
+  for (std::size_t at = 0; at < logits.size(); at += kPart) {
+    const auto part = logits.subspan(at, std::min(kPart, logits.size() - at));
     const detail::Survey found = detail::survey(part);
     for (std::size_t n = 0; !found.valid && n < part.size(); ++n) {
       expects<BadLogits>(part[n] <= std::numeric_limits<float>::max(),

@@ -1,5 +1,4 @@
-// decant/decoding/model_drafter.hpp - a second, smaller model that proposes what the first will
-// say.
+// decant/decoding/model_drafter.hpp - a drafter that is a second, smaller model.
 //
 // It draws with the random numbers of the positions where its drafts would stand, as the first
 // model does, so that two similar distributions draw the same token more often than by chance.
@@ -30,11 +29,11 @@ namespace decant::inline v0::decoding {
 // Decoder, store and workspace are the drafter's own while it is used; the store begins empty.
 //
 // Units    most: drafts at once
-// Errors   the constructor: std::invalid_argument on options of the sampler, fewer than one draft
-// and
-//          on a store that holds tokens. propose(): as a step, and BadLogits and NoCandidate.
-//          Without room in the store it proposes fewer
-// Cost     a step of one row for each draft, and one for what came since
+// Errors   the constructor: std::invalid_argument on invalid options of the sampler, on fewer than
+//          one draft, and on a store that holds tokens. propose(): as a step, BadLogits and
+//          NoCandidate; without room in the store it proposes fewer
+// Cost     a step of one row for each draft; the first one also feeds the tokens since the last
+//          call
 // Threads  one owner
 template <kv::Store S>
 class ModelDrafter {
@@ -56,7 +55,7 @@ class ModelDrafter {
     tokens_.assign(history.tokens.begin(), history.tokens.end());
     const auto begin = static_cast<std::ptrdiff_t>(tokens_.size());
     rewind_to_common();
-    distributions_.resize(static_cast<std::size_t>(most_));  // whose memory is reused
+    distributions_.resize(static_cast<std::size_t>(most_));  // their memory is reused
     for (Index draft = 0; draft < std::min(most_, room); ++draft) {
       if (!catch_up()) break;
       const std::span<float> logits = steps_.workspace.logits(0);
@@ -69,13 +68,13 @@ class ModelDrafter {
     return std::span<const Token>(tokens_).subspan(static_cast<std::size_t>(begin));
   }
 
-  // What draft number `at` of the last proposal was drawn from.
+  // The distribution from which draft number `at` of the last proposal was drawn.
   std::span<const Candidate> distribution(Index at) const {
     return distributions_[static_cast<std::size_t>(at)];
   }
 
  private:
-  // Drops what was fed and rejected.
+  // Drops the fed tokens that the sequence did not take.
   void rewind_to_common() {
     const auto common = std::ranges::mismatch(fed_, tokens_).in1 - fed_.begin();
     const Position end = std::min<Position>(common, std::ssize(tokens_) - 1);
@@ -83,7 +82,7 @@ class ModelDrafter {
     fed_.resize(static_cast<std::size_t>(store_.end()));
   }
 
-  // Feeds what the store lacks; false where it has no room for it.
+  // Feeds what the store lacks; false if it has no room for that.
   bool catch_up() {
     if (std::ssize(tokens_) > detail::room(steps_.decoder, store_).tokens) return false;
     detail::feed(steps_, store_, tokens_, [] { return true; });

@@ -1,5 +1,5 @@
-// decant/decoding/penalties.hpp - what the past of a sequence, and its caller, do to a row of
-// logits.
+// decant/decoding/penalties.hpp - token masks, logit biases, and penalties on tokens that came
+// before.
 //
 // Before any filter, in this order: tokens that are not allowed are banned, biases are added,
 // repetition divides, presence and frequency subtract, DRY subtracts.
@@ -7,10 +7,10 @@
 //   repetition   l > 0 ? l / r : l * r      once for each distinct token
 //   presence     l - presence               likewise
 //   frequency    l - frequency * count
-//   DRY          l - multiplier * base^(n - allowed)   for the token that would make a run that was
-//                                                      there before longer than n >= allowed tokens
+//   DRY          l - multiplier * base^(n - allowed)   for a token that would continue a repetition
+//                                                      of n >= allowed tokens
 //
-// Engines differ in what counts (decoding/sampler.hpp has their presets).
+// Engines differ in which tokens count (decoding/sampler.hpp has their presets).
 //
 // Source      repetition: Keskar et al. 2019, arXiv:1909.05858; presence and frequency as in the
 //             OpenAI interface; DRY: p-e-w 2024,
@@ -41,9 +41,9 @@ struct History {
 struct DryOptions {
   double multiplier = 0.0;  // 0: off
   double base = 1.75;
-  Index allowed_length = 2;          // of a repeated run that costs nothing
-  Index last = 0;                    // tokens that are looked at; 0: all
-  std::vector<Token> breakers = {};  // no run goes beyond one of them
+  Index allowed_length = 2;          // of the longest repetition without a penalty
+  Index last = 0;                    // tokens that are searched, from the end; 0: all
+  std::vector<Token> breakers = {};  // a repetition does not extend across one of them
 
   friend bool operator==(const DryOptions&, const DryOptions&) = default;
 };
@@ -61,7 +61,7 @@ struct PenaltyOptions {
   friend bool operator==(const PenaltyOptions&, const PenaltyOptions&) = default;
 };
 
-// Refuses options that mean nothing for a vocabulary.
+// Refuses invalid options.
 //
 // Errors   std::invalid_argument naming the option and its value
 inline void check(const PenaltyOptions& options, Index vocabulary) {
@@ -89,8 +89,8 @@ inline void check(const PenaltyOptions& options, Index vocabulary) {
   }
 }
 
-// Bans every token whose bit is not set, of words of 32 tokens, the lowest first; none where there
-// are no words.
+// Bans every token whose bit is not set: token t is bit t % 32, from the lowest, of word t / 32. No
+// words ban nothing.
 //
 // Shape    allowed is [ceil(vocabulary / 32)] or empty
 // Errors   std::invalid_argument on another number of words
@@ -110,8 +110,8 @@ inline void allow_only(std::span<float> logits, std::span<const std::uint32_t> a
 // Shape    logits are [vocabulary]
 // Errors   the constructor: as check(). apply(): std::invalid_argument on another number of logits
 //          or a token that counts and is outside the vocabulary
-// Cost     O(tokens that count); memory for two counts a token of the vocabulary where penalties
-//          are on, and for the tokens that DRY looks at
+// Cost     O(tokens that count); memory for two counts per token of the vocabulary if penalties are
+//          on, and for the tokens that DRY searches
 // Threads  one owner
 class Penalties {
  public:
@@ -128,7 +128,8 @@ class Penalties {
             " logits for a vocabulary of ", vocabulary_);
     for (const auto& [token, bias] : options_.bias) logits[static_cast<std::size_t>(token)] += bias;
     if (counts()) penalise(logits, history);
-    if (options_.dry.multiplier > 0) break_runs(logits, last_of(history.tokens, options_.dry.last));
+    if (options_.dry.multiplier > 0)
+      penalise_repetitions(logits, last_of(history.tokens, options_.dry.last));
   }
 
  private:
@@ -162,7 +163,7 @@ class Penalties {
       if (!of_prompt || options_.repetition_of_prompt) count.repeated += 1;
       if (!of_prompt || options_.presence_of_prompt) count.present += 1;
     }
-    for (Token token : tokens) {  // a token's first turn takes its counts away
+    for (Token token : tokens) {  // a token's first occurrence takes its counts
       const Count count = std::exchange(count_of(token), Count{});
       float& logit = logits[static_cast<std::size_t>(token)];
       double penalised = logit;
@@ -177,11 +178,12 @@ class Penalties {
     }
   }
 
-  // matches_[i]: how many tokens before the end equal those before place i, up to a breaker.
+  // matches_[i]: how many of the last tokens stand in the same order i tokens earlier, up to a
+  // breaker.
   void match(std::span<const Token> tokens) {
     const std::size_t size = tokens.size();
     const auto back = [&](std::size_t n) { return tokens[size - 1 - n]; };
-    std::size_t reach = 0;  // of the last run, without a breaker
+    std::size_t reach = 0;  // last tokens without a breaker
     while (reach < size && std::ranges::count(options_.dry.breakers, back(reach)) == 0) ++reach;
     matches_.assign(size, 0);
     std::size_t left = 0, right = 0;  // the Z function of the tokens read backwards
@@ -197,8 +199,9 @@ class Penalties {
     for (std::size_t& length : matches_) length = std::min(length, reach);
   }
 
-  // The longest run that each token would continue, and what that costs it.
-  void break_runs(std::span<float> logits, std::span<const Token> tokens) {
+  // Subtracts from each token's logit the DRY penalty of the longest repetition that it would
+  // continue.
+  void penalise_repetitions(std::span<float> logits, std::span<const Token> tokens) {
     check(tokens);
     match(tokens);
     const auto allowed = static_cast<std::size_t>(options_.dry.allowed_length);

@@ -1,4 +1,4 @@
-// decant/decoding/request.hpp - what a scheduler is asked for, and what it tells of it.
+// decant/decoding/request.hpp - a request to a scheduler, and the events by which it is answered.
 //
 // Tested by   tests/decoding/scheduler{,_pages,_end}_test.cpp
 #pragma once
@@ -22,21 +22,21 @@ namespace decant::inline v0::decoding {
 
 using RequestId = std::uint64_t;
 
-// Functions are called by step(); what they throw ends their request alone. They may submit and
-// cancel requests, but neither step nor preempt.
+// Scheduler::step() calls the functions; what they throw ends their request alone. They may submit
+// and cancel requests, but neither step nor preempt.
 struct Request {
   std::vector<Token> prompt = {};
   GenerateOptions options = {};             // max_seconds counts from when it is submitted
   int priority = 0;                         // the higher one first
-  kv::CacheNamespace cache_namespace = {};  // of the prompts that its own may share pages with
-  // Replaces `branches` by draft tokens, each branch of at most `most`: they save steps and change
-  // no token. A drafter's are drafts_of() it.
+  kv::CacheNamespace cache_namespace = {};  // pages are shared within one namespace
+  // Replaces `branches` by branches of at most `most` draft tokens: they save steps and change no
+  // token. drafts_of() makes it of a drafter.
   std::function<void(const History&, Index most, Branches& branches)> drafter = {};
-  // Gets each new token; false ends the text behind it.
+  // Gets each new token; false ends the text after that token.
   std::function<bool(Token)> sink = {};
 };
 
-// Any drafter as a request's.
+// Makes Request::drafter of a drafter.
 template <class D>
 requires(Drafter<D> || TreeDrafter<D>)
 auto drafts_of(D drafter) {
@@ -48,14 +48,14 @@ auto drafts_of(D drafter) {
 
 // How a request ended.
 struct Outcome {
-  Generation generation = {};     // of a failed one, the tokens before
-  std::exception_ptr error = {};  // what failed, where the reason is Reason::failed
+  Generation generation = {};     // of a failed request, the tokens before
+  std::exception_ptr error = {};  // what was thrown, if the reason is Reason::failed
   double queue_seconds = 0;       // from when it was submitted until it ran first
   Index preemptions = 0;
-  Index computed_tokens = 0;  // rows of steps, drafts and what was recomputed among them
+  Index computed_tokens = 0;  // rows of steps, with drafts and recomputed tokens
 };
 
-// What a step brought one request. The last event of a request has its outcome.
+// What a step did for one request. The last event of a request has its outcome.
 struct Event {
   RequestId request = 0;
   std::vector<Token> tokens = {};  // new ones, in order

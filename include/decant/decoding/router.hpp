@@ -5,10 +5,11 @@
 //
 //   cost = tokens of the prompt that it must compute + tokens that it still has to do
 //
-// and the least cost is where the prompt is done first. A replica gets ahead of the least busy one
-// by no more than the tokens that it saves, and never by more than max_imbalance: a beginning that
-// all prompts share is soon cached by several. Nothing is random and nothing is stored here; what a
-// replica caches is a hint (kv/prefix_summary.hpp), and a wrong one costs time, not an answer.
+// and the replica of least cost is done with the prompt first. A replica is chosen only while it
+// has no more work than the least busy one plus the tokens that it saves, and at most max_imbalance
+// more; so a prefix that all prompts share is soon cached by several. Nothing is random and nothing
+// is stored here; what a replica caches is a hint (kv/prefix_summary.hpp), and a wrong one costs
+// time, not an answer.
 //
 // Source      Srivatsa et al. 2024, "Preble", arXiv:2407.00023 (reuse and load in one cost); tokens
 //             to compute plus load also in NVIDIA Dynamo, "KV router"; a bound of the imbalance in
@@ -33,15 +34,16 @@
 
 namespace decant::inline v0::decoding {
 
-// A worker as its router sees it. Between two reports of the worker the router adds what it has
-// sent: the prompt to `prefixes`, new_tokens of the route to the counts.
+// A worker as a router knows it. Between two reports of the worker, add what was sent to it: the
+// prompt to `prefixes`, new_tokens of the route to the counts.
 //
-// Units    tokens of a prompt; a generated token counts as many of them as take as long
+// Units    tokens of a prompt; count a generated token as the number of them that take as long
 struct Replica {
   kv::PrefixSummary prefixes;
-  Index waiting_tokens = 0;   // of prompts that are not computed yet
-  Index running_tokens = 0;   // that are still to be generated, as far as known
-  Index computed_tokens = 0;  // so far: among equal costs the least wins, then the first replica
+  Index waiting_tokens = 0;  // of prompts that are not computed yet
+  Index running_tokens = 0;  // that are still to be generated, as far as known
+  Index computed_tokens =
+      0;  // so far; of equal costs the least of these wins, then the first replica
 };
 
 struct RouterOptions {
@@ -49,18 +51,18 @@ struct RouterOptions {
   Index max_imbalance = 16'384;
 };
 
-// Where a prompt goes, and what it is expected to find there.
+// The replica for a prompt, and what of the prompt it is expected to have cached.
 struct Route {
   Index replica = 0;
   Index matched_tokens = 0;
-  Index new_tokens = 0;  // at least 1: the logits of the last token are wanted
+  Index new_tokens = 0;  // at least 1: the logits of the last token are needed
 
   friend bool operator==(const Route&, const Route&) = default;
 };
 
 namespace detail {
 
-// Tokens that each replica still has to do.
+// The work of each replica, in tokens.
 inline std::vector<Index> works(std::span<const Replica> replicas) {
   std::vector<Index> works;
   for (const Replica& replica : replicas) {
@@ -75,13 +77,13 @@ inline std::vector<Index> works(std::span<const Replica> replicas) {
   return works;
 }
 
-// A prompt that is hashed once for all replicas whose pages are of one size.
+// A prompt, hashed once for all replicas with pages of the same size.
 class HashedPrompt {
  public:
   HashedPrompt(const kv::CacheNamespace& space, std::span<const Token> tokens)
       : space_(space), tokens_(tokens) {}
 
-  // How many tokens a replica has, but for the last, whose logits are wanted.
+  // How many tokens a replica has cached, without the last, whose logits are needed.
   Index matched(const kv::PrefixSummary& prefixes) {
     if (prefixes.page_tokens() != page_tokens_) {
       page_tokens_ = prefixes.page_tokens();
@@ -97,7 +99,7 @@ class HashedPrompt {
   std::vector<std::uint64_t> pages_;
 };
 
-// What a replica would take the prompt for; the least bid wins.
+// What the prompt would cost at a replica; the least bid wins.
 struct Bid {
   Index cost = 0;
   Index computed_tokens = 0;
@@ -111,8 +113,8 @@ struct Bid {
 
 // The replica with the least cost for `prompt`.
 //
-// Errors   std::invalid_argument without replicas or tokens, and on negative counts, or such whose
-//          sum does not fit; std::bad_alloc
+// Errors   std::invalid_argument without replicas or tokens, on negative counts, and on a sum that
+//          overflows; std::bad_alloc
 // Cost     O(tokens) to hash the prompt, again where the next replica has another page size, and
 //          O(pages of the prompt) for each replica
 // Threads  a function of its arguments

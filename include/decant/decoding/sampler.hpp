@@ -1,9 +1,9 @@
 // decant/decoding/sampler.hpp - which token comes next: from one row of logits to one id.
 //
-// What the past does to the row comes first (decoding/penalties.hpp), then filters in the order
-// that the options give, then the draw, which walks the candidates by ascending id. The random
-// number is a function of (seed, sequence, position), so a token depends on its own row and
-// position only, never on the other sequences of a batch.
+// Biases and penalties come first (decoding/penalties.hpp), then filters in the order that the
+// options give, then the draw, which walks the candidates by ascending id. The random number is a
+// function of (seed, sequence, position), so a token depends on its own row and position only,
+// never on the other sequences of a batch.
 //
 // Tested by   tests/decoding/{sampler,filters,presets}_test.cpp
 #pragma once
@@ -36,7 +36,7 @@ struct SamplerOptions {
   double temperature = 0.0;  // divides logits; 0 takes the most probable token
   Index top_k = 0;           // keeps the k most probable; 0: off
   double top_p = 1.0;        // keeps the most probable until their mass reaches p; 1: off
-  double min_p = 0.0;        // keeps what is at least min_p times as probable as the best; 0: off
+  double min_p = 0.0;        // keeps tokens at least min_p times as probable as the best; 0: off
   double typical = 1.0;      // keeps the most typical until their mass reaches it; 1: off
   double top_n_sigma = 0.0;  // keeps logits within n standard deviations of the best; 0: off
   std::uint64_t seed = 0;
@@ -48,25 +48,25 @@ struct SamplerOptions {
 
 namespace detail {
 
-// All that a sampler knows of a filter. To add one: a value of Filter and its place in kFilters, an
-// option, a rule here, and the function of Candidates that it calls.
+// All that a sampler knows about a filter. To add one: a value of Filter and its place in kFilters,
+// an option, a rule here, and the function of Candidates that it calls.
 struct FilterRule {
   std::string_view name;  // of the option too
   double (*value)(const SamplerOptions&);
   bool (*valid)(double value);
   std::string_view otherwise;  // what is wrong with an invalid value
   bool (*on)(double value);
-  void (*apply)(Candidates&, const SamplerOptions&);  // does nothing where it is off
+  void (*apply)(Candidates&, const SamplerOptions&);  // does nothing if it is off
 };
 
 inline bool is_share(double value) { return value >= 0 && value <= 1; }
 inline bool is_amount(double value) { return std::isfinite(value) && value >= 0; }
 inline bool below_one(double value) { return value < 1; }
 inline bool above_zero(double value) { return value > 0; }
-inline constexpr std::string_view kNoShare = ", outside [0, 1]";
+inline constexpr std::string_view kOutsideUnit = ", outside [0, 1]";
 
 inline constexpr std::array<FilterRule, kFilters.size()> kFilterRules = {{
-    // as in Filter
+    // in the order of Filter
     {"temperature", [](const SamplerOptions& of) { return of.temperature; }, is_amount, "",
      [](double value) { return value != 0 && value != 1; },
      [](Candidates& candidates, const SamplerOptions& of) { candidates.temper(of.temperature); }},
@@ -75,11 +75,12 @@ inline constexpr std::array<FilterRule, kFilters.size()> kFilterRules = {{
      [](Candidates& candidates, const SamplerOptions& of) {
        if (of.top_k > 0) candidates.keep_top_k(of.top_k);
      }},
-    {"top_p", [](const SamplerOptions& of) { return of.top_p; }, is_share, kNoShare, below_one,
+    {"top_p", [](const SamplerOptions& of) { return of.top_p; }, is_share, kOutsideUnit, below_one,
      [](Candidates& candidates, const SamplerOptions& of) { candidates.keep_top_p(of.top_p); }},
     {"min_p", [](const SamplerOptions& of) { return of.min_p; }, is_amount, "", above_zero,
      [](Candidates& candidates, const SamplerOptions& of) { candidates.keep_min_p(of.min_p); }},
-    {"typical", [](const SamplerOptions& of) { return of.typical; }, is_share, kNoShare, below_one,
+    {"typical", [](const SamplerOptions& of) { return of.typical; }, is_share, kOutsideUnit,
+     below_one,
      [](Candidates& candidates, const SamplerOptions& of) { candidates.keep_typical(of.typical); }},
     {"top_n_sigma", [](const SamplerOptions& of) { return of.top_n_sigma; }, is_amount, "",
      above_zero,
@@ -95,7 +96,7 @@ inline bool is_on(const SamplerOptions& options, Filter filter) {
   return rule(filter).on(rule(filter).value(options));
 }
 
-// The filters named, and the others behind them.
+// The given filters, followed by the others.
 inline std::vector<Filter> order_of(std::vector<Filter> order) {
   for (Filter filter : kFilters) {
     if (std::ranges::count(order, filter) == 0) order.push_back(filter);
@@ -107,14 +108,15 @@ inline std::vector<Filter> order_of(std::vector<Filter> order) {
 
 constexpr std::string_view name(Filter filter) noexcept { return detail::rule(filter).name; }
 
-// Where engines differ: in the order of filters, and in which tokens penalties count. The same
-// options keep other candidates under each.
+// Engines differ in the order of filters and in which tokens penalties count, so that the same
+// options keep other candidates under each preset.
 namespace presets {
 
 // Hugging Face transformers: temperature first; repetition counts prompt and text.
 inline SamplerOptions hf() { return {}; }
 
-// vLLM, with presence and frequency as OpenAI has them: of the text alone.
+// vLLM: temperature, then min-p, top-k, top-p; presence and frequency count generated tokens alone,
+// as in OpenAI's interface.
 inline SamplerOptions openai_vllm() {
   return {.order =
               detail::order_of({Filter::temperature, Filter::min_p, Filter::top_k, Filter::top_p})};
@@ -152,9 +154,9 @@ inline void check(const SamplerOptions& options) {
 // Shape    logits are [vocabulary]
 // Errors   the constructor: as check() of options and penalties. Every call: as argmax(), and
 //          std::invalid_argument on another number of logits
-// Cost     greedy is one pass. With top_k before all that looks at masses, one pass and O(top_k)
-//          exponentials; otherwise O(vocabulary) of them
-// Threads  calls share scratch memory: one sampler for each thread
+// Cost     greedy is one pass. If top_k comes before every other filter but temperature, one pass
+//          and O(top_k) exponentials; otherwise O(vocabulary) of them
+// Threads  calls share scratch memory, so each thread needs a sampler of its own
 class Sampler {
  public:
   Sampler(const SamplerOptions& options, Index vocabulary)
@@ -187,7 +189,7 @@ class Sampler {
     return candidates_.finish();
   }
 
-  // The token at u of the surviving distribution.
+  // The token at u of the distribution that the filters leave.
   Token draw(std::span<const float> logits, double u) {
     return decoding::draw(candidates(logits), u);
   }
@@ -207,7 +209,7 @@ class Sampler {
             " logits for a vocabulary of ", vocabulary_);
   }
 
-  // A top-k with nothing but the temperature before it is taken care of at once.
+  // A top-k that only temperature comes before is applied while candidates are taken.
   Index most_candidates() const noexcept {
     const auto first = std::ranges::find_if(options_.order, [&](Filter filter) {
       return filter != Filter::temperature && detail::is_on(options_, filter);

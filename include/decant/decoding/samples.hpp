@@ -1,8 +1,9 @@
 // decant/decoding/samples.hpp - several answers to one prompt, which is computed once.
 //
-// Every answer grows on a fork of the store that holds the prompt, and all of them in one step, so
+// Every answer grows on a fork of the store that holds the prompt, and all advance in one step, so
 // that weights are read once for a token of each. Answer i has the random numbers of sequence
-// `options.sequence + i`: it is the text that generate() gives under that name, bit for bit.
+// `options.sequence + i`: its tokens are those that generate() gives for that sequence, bit for
+// bit.
 //
 // Tested by   tests/decoding/samples_test.cpp
 #pragma once
@@ -23,7 +24,7 @@ namespace decant::inline v0::decoding {
 
 namespace detail {
 
-// What generate_samples() does, whatever the sink.
+// generate_samples() for any sink.
 template <codec::Codec K, codec::Codec V>
 std::vector<Generation> generate_samples(const model::Decoder& decoder, kv::Paged<K, V>& store,
                                          model::Workspace& workspace, std::span<const Token> prompt,
@@ -32,17 +33,17 @@ std::vector<Generation> generate_samples(const model::Decoder& decoder, kv::Page
 
 }  // namespace detail
 
-// Continues `prompt` in `samples` ways, giving each new token to `sink` with the number of its
+// Continues `prompt` in `samples` ways, giving each new token to `sink` with the index of its
 // answer; a sink that returns false ends that answer.
 //
 // What the store holds is taken as the beginning of the prompt, as generate() does, and at the end
 // it holds the prompt; answers are forks of it and take pages of its pool. If none is
 // free, the answer that needs one ends with cache_full.
 //
-// Errors   before anything changed: std::invalid_argument (as generate(); no samples; to recompute;
-//          a workspace with fewer rows, rows of logits or sequences than samples), CacheFull where
-//          the prompt is longer than the store. Later: as generate(); the store then holds a
-//          beginning of the prompt
+// Errors   before anything changed: std::invalid_argument (as generate(); no samples; recompute; a
+//          workspace with fewer rows, rows of logits or sequences than samples), CacheFull if the
+//          prompt is longer than the store. Later: as generate(); the store then holds a beginning
+//          of the prompt
 // Cost     a step of `samples` rows for each token; copies one page of each answer
 // Threads  store, pool, workspace and sink belong to the run until it returns
 template <codec::Codec K, codec::Codec V, std::predicate<Index, Token> Sink>

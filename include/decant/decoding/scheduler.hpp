@@ -1,15 +1,15 @@
-// decant/decoding/scheduler.hpp - continuous batching: many requests over one pool, in steps of
-// rows of all of them.
+// decant/decoding/scheduler.hpp - continuous batching: many requests over one pool of pages, whose
+// steps have rows of all of them.
 //
-// The requests that run are those first by priority, which waiting raises, then by arrival, as many
-// as there are sequences and pages for. A step has a row of each that decodes, then chunks of
-// prompts (chunked prefill), then drafts with what rows and pages are left. Where pages run out,
-// the last request is preempted: it gives back its own and waits again; what it had is computed
-// anew, to the same bits. So neither the other sequences of the batch nor preemption change a token
-// of a request.
+// Requests run in the order of priority, which waiting raises, then of arrival, as many as there
+// are sequences and pages for. A step has a row of each request that decodes, then chunks of
+// prompts (chunked prefill), then drafts in the rows and pages that are left. If pages run out, the
+// last request is preempted: it gives its pages back and waits again; what it had is recomputed, to
+// the same bits. So neither the other sequences of the batch nor preemption change a token of a
+// request.
 //
-// Verification by rejection is not for a scheduler: how many drafts a request has depends on what
-// the others leave, and under rejection its tokens would depend on that.
+// A scheduler refuses verification by rejection: how many drafts a request has depends on what the
+// others leave, and under rejection its tokens would depend on their number.
 //
 // Source      Yu et al. 2022, "Orca" (scheduling by the step); Agrawal et al. 2023, "SARATHI",
 //             arXiv:2308.16369 (chunked prefill)
@@ -39,21 +39,21 @@ class Service;
 // Borrows decoder, workspace, pool and tree, which must outlive it. The workspace says how many
 // rows a step has and, by its rows of logits and its sequences, how many requests run at once.
 //
-// Without a tree no prefix is cached. Where others take pages of the pool too, a request that finds
-// none left though it runs alone ends with cache_full.
+// Without a tree no prefix is cached. If stores outside of the scheduler take pages of the pool
+// too, a request that finds none left although it runs alone ends with cache_full.
 //
-// Cost     step() is one step of the decoder, and beside it O(running^2 + waiting), the tokens of
-//          prompts that are looked up in a tree (those that begin to run, and the first that may
-//          not, each time) or cached there (at the end of a prompt, of a request, and when it is
-//          preempted), and what samplers take. submit() copies the prompt; cancel() and preempt()
-//          look through all requests
+// Cost     step() is one step of the decoder, and beside it O(running^2 + waiting), a look-up of
+//          the tokens of every request that is considered for running, a pass over the tokens that
+//          are cached (at the end of a prompt or a request, and at preemption), and what samplers
+//          take. submit() copies the prompt; cancel() and preempt() look through all requests
 // Threads  one owner, with the pool and the tree; check() alone may be called by anyone
 template <codec::Codec K, codec::Codec V = K>
 class Scheduler {
  public:
   using Store = kv::Paged<K, V>;
 
-  // Errors   std::invalid_argument: options, or a pool, a tree or a workspace made for others
+  // Errors   std::invalid_argument: invalid options, a pool or a workspace made for another model,
+  //          a tree of another pool
   Scheduler(const model::Decoder& decoder, model::Workspace& workspace, kv::PagePool<K, V>& pool,
             const SchedulerOptions& options = {}, kv::PrefixTree<K, V>* tree = nullptr)
       : steps_{decoder, workspace},
@@ -70,11 +70,11 @@ class Scheduler {
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
 
-  // Refuses what could never run.
+  // Refuses a request that could never run.
   //
-  // Errors   std::invalid_argument (an empty prompt, ids outside the vocabulary, options;
-  //          recomputing, and verification by rejection), CacheFull where prompt and new tokens
-  //          take more pages than there are
+  // Errors   std::invalid_argument (an empty prompt or one longer than learned positions, ids
+  //          outside the vocabulary, invalid options, recompute, verification by rejection),
+  //          CacheFull if prompt and new tokens take more pages than there are
   void check(const Request& request) const {
     detail::check(request.options, request.prompt, steps_.decoder.config(), kWho);
     admission_.check(request, steps_.decoder.positions(), kWho);
@@ -99,13 +99,13 @@ class Scheduler {
   // may let it run again. False if no such request runs, and within a step.
   bool preempt(RequestId id) noexcept { return !stepping_ && admission_.preempt(id); }
 
-  // One step of those that run, and what it brought: the caller's until the next step. Events of a
-  // step that threw come with the next.
+  // Runs one step of the running requests. Its events are the caller's, to move from, until the
+  // next step; those of a step that threw come with the next.
   //
   // Errors   std::bad_alloc, and whatever the workspace's executor throws; no request has lost
   //          anything then, and the next step goes on. What samplers, masks, sinks and drafters
-  //          throw ends their request alone, with Reason::failed. std::invalid_argument where it is
-  //          called by one of those
+  //          throw ends their request alone, with Reason::failed. std::invalid_argument if one of
+  //          those calls step()
   std::span<Event> step() {
     expects(!stepping_, kWho, ": a step within a step");
     const Stepping now(stepping_);
@@ -121,9 +121,10 @@ class Scheduler {
     return events_.take();
   }
 
-  // Ends all requests at once: with Reason::failed where there is an error, or as cancelled.
+  // Ends all requests at once: with Reason::failed if there is an error, otherwise with
+  // Reason::cancelled.
   //
-  // Errors   std::bad_alloc; some are then left. std::invalid_argument within a step
+  // Errors   std::bad_alloc, and some requests are then left; std::invalid_argument within a step
   std::span<Event> end_all(const std::exception_ptr& error = {}) {
     expects(!stepping_, kWho, ": all ended within a step");
     events_.begin();
@@ -159,7 +160,7 @@ class Scheduler {
     return std::min({limits.rows, limits.logit_rows, limits.sequences});
   }
 
-  // Takes in a request that passed check() and was submitted when `since` was made.
+  // Adds a request that passed check(); its times count from `since`.
   RequestId enter(Request&& request, const Stopwatch& since) {
     const RequestId id = last_ + 1;
     const std::int64_t waits_since = count_ - request.priority * options_.ageing_steps;
@@ -176,8 +177,8 @@ class Scheduler {
     });
   }
 
-  // Tells how a request ended, which is then to be dropped. Allocates nothing where there is room
-  // for an event.
+  // Adds the event of a request's end and returns true: the request is then to be dropped.
+  // Allocates nothing if there is room for an event.
   bool end(Job& job, Reason reason, std::exception_ptr error = {}) {
     events_.make_room(1);
     if (!error) admission_.cache_prefix(job);
@@ -188,7 +189,7 @@ class Scheduler {
     return true;
   }
 
-  // A row for each request that decodes, and the others for prompts, in order.
+  // Plans a row for each request that decodes, and the other rows for prompts, in order.
   void plan_rows() {
     Index rows = steps_.workspace.limits().rows;
     bool decoding = false;
@@ -205,7 +206,7 @@ class Scheduler {
     });
   }
 
-  // Drafts with what rows and sequences are left.
+  // Has drafts proposed for the rows and sequences that are left.
   void propose_drafts() {
     const model::Limits& limits = steps_.workspace.limits();
     Index rows = limits.rows, logits = limits.logit_rows, sequences = limits.sequences - running();
@@ -240,7 +241,7 @@ class Scheduler {
     }
   }
 
-  // Whether there was anything to do.
+  // Runs the planned rows; false if there are none.
   bool run() {
     steps_.batch.clear();
     admission_.visit_running([&](Job& job) { job.sequence.fill(steps_.batch); });
@@ -260,7 +261,8 @@ class Scheduler {
     });
   }
 
-  // Takes the tokens of a request whose rows of logits begin with `first`; whether it has ended.
+  // Takes the tokens of a request, whose rows of logits begin with row `first`; true if it has
+  // ended.
   bool accept(Job& job, Index first) {
     const bool prompt = job.text().generated() == 0;
     std::optional<Reason> ended;

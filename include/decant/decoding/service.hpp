@@ -1,7 +1,7 @@
 // decant/decoding/service.hpp - a scheduler for many threads: any of them submits, one runs steps.
 //
 // The service's thread runs steps while there is something to do and sleeps while there is nothing.
-// Callers meet it at an inbox and at the stream of each request, never during a step.
+// Callers share an inbox and the stream of each request with it; no lock is held during a step.
 //
 // Tested by   tests/decoding/{service,scheduler_fault}_test.cpp
 #pragma once
@@ -69,7 +69,7 @@ class Stream {
   }
   ~Stream() { cancel(); }
 
-  // Waits for the next token; nothing after the last one.
+  // Waits for the next token; std::nullopt after the last one.
   std::optional<Token> next() {
     std::unique_lock lock(mailbox_->mutex);
     mailbox_->changed.wait(lock, [&] { return !mailbox_->tokens.empty() || mailbox_->outcome; });
@@ -79,7 +79,7 @@ class Stream {
     return token;
   }
 
-  // Waits for the end.
+  // Waits for the end of the request.
   Outcome wait() {
     std::unique_lock lock(mailbox_->mutex);
     mailbox_->changed.wait(lock, [&] { return mailbox_->outcome.has_value(); });
@@ -111,9 +111,10 @@ class Service {
       : scheduler_(scheduler), worker_([this](std::stop_token stop) { work(stop); }) {}
   Service(const Service&) = delete;
   Service& operator=(const Service&) = delete;
-  ~Service() = default;  // the worker is joined first, and ends what is left
+  ~Service() = default;  // joins the worker first, which ends the remaining requests
 
-  // Errors   as Scheduler::submit(); also options.cancel, which is the stream's here
+  // Errors   as Scheduler::submit(); std::invalid_argument if options.cancel is set, since the
+  //          stream sets it
   Stream submit(Request request) {
     expects(!request.options.cancel.stop_possible(),
             "decoding::Service: options.cancel is the stream's to set");
@@ -140,7 +141,7 @@ class Service {
   struct Letter {
     Request request;
     std::shared_ptr<detail::Mailbox> mailbox;
-    Stopwatch since;  // it was submitted
+    Stopwatch since;  // since it was submitted
   };
 
   void work(const std::stop_token& stop) noexcept {
@@ -167,7 +168,7 @@ class Service {
     return !stop.stop_requested();
   }
 
-  // Hands what has come to the scheduler.
+  // Hands the requests of the inbox to the scheduler.
   void take_in() noexcept {
     std::vector<Letter> letters;
     {
@@ -177,7 +178,7 @@ class Service {
     for (Letter& letter : letters) {
       RequestId id = 0;
       try {
-        id = scheduler_.enter(std::move(letter.request), letter.since);  // which was checked
+        id = scheduler_.enter(std::move(letter.request), letter.since);  // it passed check()
         mailboxes_.emplace(id, letter.mailbox);
       } catch (...) {
         if (id != 0) scheduler_.cancel(id);
@@ -208,7 +209,8 @@ class Service {
     }
   }
 
-  // All requests, with what they have so far; without memory to tell that, with the error alone.
+  // Ends all requests, with their tokens so far or, if there is no memory for that, with
+  // std::bad_alloc alone.
   void end_all(const std::exception_ptr& error) noexcept {
     try {
       deliver(scheduler_.end_all(error));

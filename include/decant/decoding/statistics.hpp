@@ -1,8 +1,8 @@
-// decant/decoding/statistics.hpp - what one run took, and all requests of a scheduler: tokens,
-// seconds and bytes.
+// decant/decoding/statistics.hpp - tokens, seconds and bytes of one run, and of all requests of a
+// scheduler.
 //
-// Counts and times are stored, rates are derived, so that runs can be added up before anyone
-// divides. Times are differences of a steady clock and include what the token sink does.
+// Counts and times are stored and rates derived, so that runs can be added up before a rate is
+// taken. Times are differences of a steady clock and include what the token sink does.
 //
 // Tested by   tests/decoding/statistics_test.cpp
 #pragma once
@@ -43,25 +43,25 @@ struct Statistics {
   static double ratio(double amount, double per) noexcept { return per > 0 ? amount / per : 0.0; }
 };
 
-// Counts and times of all requests of a scheduler; times from when they were submitted.
+// Counts and times, added up over all requests of a scheduler.
 //
 // Units    tokens, requests, steps, seconds; a mean of nothing is 0
 struct SchedulerStatistics {
   Index submitted = 0;
   Index ran = 0;
-  Index answered = 0;  // with a first token at least
-  Index ended = 0;     // in whatever way
+  Index answered = 0;  // that have a first token
+  Index ended = 0;     // for any reason
   Index failed = 0;
   Index preemptions = 0;
   Index steps = 0;
-  Index prompt_tokens = 0;  // of requests that ran: cached ones, and those that were computed
+  Index prompt_tokens = 0;  // of requests that ran; cached tokens are among them
   Index cached_tokens = 0;
   Index computed_tokens = 0;  // rows of steps
   Index generated_tokens = 0;
   double step_seconds = 0;         // inside of model::Decoder::step()
-  double queue_seconds = 0;        // until they ran first
-  double first_token_seconds = 0;  // until the first token
-  double decode_seconds = 0;       // from there to the last
+  double queue_seconds = 0;        // from submit() until they first ran
+  double first_token_seconds = 0;  // from submit() to the first token
+  double decode_seconds = 0;       // from the first token to the last
 
   double mean_queue_seconds() const noexcept { return mean(queue_seconds, ran); }
   double time_to_first_token() const noexcept { return mean(first_token_seconds, answered); }

@@ -1,9 +1,8 @@
 // decant/decoding/stop.hpp - when a text ends: by a token, or by a string across pieces.
 //
-// Tokens and text are two worlds. StopTokens looks at ids: the model's own end tokens (a
-// checkpoint may name several) and those that the caller adds. StopText looks at text alone and
-// does not know where its pieces come from; what it releases is the same for every way of cutting
-// the text into pieces.
+// StopTokens looks at token ids alone: the model's own end tokens (a checkpoint may name several)
+// and those that the caller adds. StopText looks at text alone; what it releases is the same
+// however the text is cut into pieces.
 //
 // Tested by   tests/decoding/stop_tokens_test.cpp, tests/decoding/stop_text_test.cpp
 #pragma once
@@ -27,7 +26,7 @@ struct StopTokens {
   std::vector<Token> end_tokens = {};   // the model's; ids outside its vocabulary never occur
   std::vector<Token> stop_tokens = {};  // the caller's; they act even where end tokens are ignored
   bool ignore_end_tokens = false;       // end tokens are then text like others
-  Index min_new_tokens = 0;             // no token that would end the run is sampled before
+  Index min_new_tokens = 0;             // until then no token that would end the run is sampled
 
   bool is_end(Token token) const {
     return !ignore_end_tokens && std::ranges::count(end_tokens, token) > 0;
