@@ -1,4 +1,4 @@
-// decant/instantiate.hpp - compiles attention and steps for a store of your own.
+// decant/instantiate.hpp - compiles attention, steps and generate() for a store of your own.
 //
 // A program that links decant::compiled finds them there for kv::Contiguous, kv::Paged and kv::Ring
 // with keys and values in one format, and for the common mixes of formats. For any other store,
@@ -17,6 +17,8 @@
 #include <decant/codec/plain.hpp>
 #include <decant/codec/scaled.hpp>
 #include <decant/core/config.hpp>
+#include <decant/decoding/detail/generate.hpp>
+#include <decant/decoding/generate.hpp>
 #include <decant/kv/contiguous.hpp>
 #include <decant/kv/paged.hpp>
 #include <decant/kv/ring.hpp>
@@ -24,12 +26,18 @@
 #include <decant/model/detail/step.hpp>
 
 // What depends on a store as a whole. `keyword` is template, or extern template.
-#define DECANT_INSTANCES_OF_STORE(keyword, ...)                                            \
-  namespace decant::inline v0 {                                                            \
-  keyword void attention::attend(std::span<const attention::Sequence<__VA_ARGS__>>,        \
-                                 const attention::Problem&, const attention::Causal&,      \
-                                 const attention::Plain&, attention::Scratch&, Executor&); \
-  keyword void model::Decoder::step(model::Batch<__VA_ARGS__>&, model::Workspace&) const;  \
+#define DECANT_INSTANCES_OF_STORE(keyword, ...)                                                \
+  namespace decant::inline v0 {                                                                \
+  keyword void attention::attend(std::span<const attention::Sequence<__VA_ARGS__>>,            \
+                                 const attention::Problem&, const attention::Causal&,          \
+                                 const attention::Plain&, attention::Scratch&, Executor&);     \
+  keyword void model::Decoder::step(model::Batch<__VA_ARGS__>&, model::Workspace&) const;      \
+  keyword decoding::Generation decoding::detail::generate(const model::Decoder&, __VA_ARGS__&, \
+                                                          model::Workspace&,                   \
+                                                          std::span<const Token>,              \
+                                                          const decoding::GenerateOptions&,    \
+                                                          FunctionRef<bool(Token)>,            \
+                                                          const decoding::detail::Drafting*);  \
   }
 
 #define DECANT_INSTANTIATE(...) DECANT_INSTANCES_OF_STORE(template, __VA_ARGS__)

@@ -85,4 +85,6 @@ Generation generate(const model::Decoder& decoder, S& store, model::Workspace& w
 
 }  // namespace decant::inline v0::decoding
 
+#if !defined(DECANT_COMPILED)
 #include <decant/decoding/detail/generate.hpp>
+#endif
