@@ -1,4 +1,5 @@
-// Beams: what an exhaustive search finds, what published implementations find, and nothing left.
+// tests/decoding/beam_test.cpp - beam search finds what an exhaustive search and one over whole
+// texts find.
 #include "law/models.hpp"
 
 #include <decant/codec/plain.hpp>
@@ -68,7 +69,7 @@ class Beams : public testing::Test {
   kv::PagePool<codec::F32> pool_;
 };
 
-TEST_F(Beams, OfOneAreGreedy) {
+TEST_F(Beams, OfOneAreGreedyDecoding) {
   Pages store(pool_);
   model::Workspace workspace(decoder_.config(), {.rows = 16});
   const Generation greedy = generate(decoder_, store, workspace, prompt_, {.max_new_tokens = 12});
@@ -163,7 +164,7 @@ class WrittenOut {
   std::vector<BeamAnswer> answers_;
 };
 
-TEST_F(Beams, FindWhatTheSearchWrittenOutFinds) {
+TEST_F(Beams, FindWhatASearchOverWholeTextsFinds) {
   const unsigned seeds = trial::kSlowBuild ? 1 : 4;
   const std::vector<double> penalties =
       trial::kSlowBuild ? std::vector{1.0} : std::vector{1.0, 0.0, 2.5};
@@ -191,7 +192,7 @@ TEST_F(Beams, FindWhatTheSearchWrittenOutFinds) {
 }
 
 // With early stopping a running beam is no answer, however good.
-TEST_F(Beams, ThatStillRunAreNoAnswersOnceThereAreEnough) {
+TEST_F(Beams, StillRunningAreNoAnswersOnceThereAreEnough) {
   const auto free = search({.beams = 3, .answers = 3, .max_new_tokens = 30});
   const std::vector<Token> ends = {free[0].tokens[4], free[1].tokens[1]};
   const auto answers = search({.beams = 3,
@@ -204,7 +205,7 @@ TEST_F(Beams, ThatStillRunAreNoAnswersOnceThereAreEnough) {
   for (const BeamAnswer& answer : answers) EXPECT_TRUE(answer.ended);
 }
 
-TEST_F(Beams, EndWhereLearnedPositionsDo) {
+TEST_F(Beams, EndWhenLearnedPositionsRunOut) {
   trial::Family learned = trial::gpt2();
   learned.config.max_positions = 16;
   const model::Decoder decoder = trial::decoder_of(learned);
@@ -223,9 +224,9 @@ TEST_F(Beams, LeaveNoPageInUse) {
   EXPECT_EQ(pool_.used_pages(), 0);
 }
 
-// Beams need pages of their own beside that of the prompt. The search ends when there is none, and
-// an answer that was finished before stands.
-TEST_F(Beams, EndWhereThePoolDoesWithTheAnswersSoFar) {
+// Beams need pages of their own beside those of the prompt. If there is none, the search ends, and
+// answers that were finished before stay.
+TEST_F(Beams, EndWithTheAnswersSoFarWhenThePoolIsFull) {
   const auto free = search({.beams = 2, .answers = 2, .max_new_tokens = 30});
   const Token end = free[0].tokens[3];
   const auto limited = [&](Index pages) {
@@ -294,7 +295,7 @@ TEST_F(Beams, RefuseInvalidOptions) {
 }
 
 // An answer of three tokens with a sum of -1.2; a beam of five with -1.5, at most ten.
-TEST(BeamAnswers, AreBeatenByWhatARunningBeamCanReach) {
+TEST(BeamAnswers, MayBeBeatenByARunningBeam) {
   const auto goes_on = [](double penalty, EarlyStopping stopping) {
     const BeamOptions options = {
         .beams = 1, .max_new_tokens = 10, .length_penalty = penalty, .early_stopping = stopping};
@@ -309,7 +310,7 @@ TEST(BeamAnswers, AreBeatenByWhatARunningBeamCanReach) {
   EXPECT_FALSE(goes_on(1, EarlyStopping::yes));
 }
 
-TEST(BeamAnswers, AreTheBestOfAll) {
+TEST(BeamAnswers, AreTheBestOfThoseAdded) {
   const BeamOptions options = {.beams = 2};
   detail::Answers answers(options);
   answers.add({1}, -3, 1, true);

@@ -1,5 +1,5 @@
-// What a caller asks of a run: limits of time, cancellation, masks, penalties and
-// log-probabilities.
+// tests/decoding/control_test.cpp - limits of time, cancellation, masks, penalties and
+// log-probabilities of a run.
 #include "decoding/models.hpp"
 
 #include <decant/codec/plain.hpp>
@@ -52,7 +52,8 @@ TEST_F(Control, EndsWhenTheTimeIsUp) {
   EXPECT_EQ(all.tokens.size(), 8u);
 }
 
-// With all that looks back: penalties count the text of both runs, and not the prompt.
+// With options that look back at the text: penalties count the new tokens of both runs, and not the
+// prompt.
 TEST_F(Control, EndsWhenCancelledAndContinuesAsIfItHadNot) {
   GenerateOptions options = {
       .max_new_tokens = 12,
@@ -111,7 +112,7 @@ TEST_F(Control, IsCancelledFromAnotherThread) {
   EXPECT_EQ(result.tokens.size(), 1u);
 }
 
-TEST_F(Control, TakesOnlyWhatIsAllowed) {
+TEST_F(Control, TakesOnlyAllowedTokens) {
   const Index vocabulary = decoder_.config().vocabulary;
   std::vector<std::uint32_t> words(static_cast<std::size_t>((vocabulary + 31) / 32), 0);
   words[0] = 0b1010;  // tokens 1 and 3
@@ -136,7 +137,7 @@ TEST_F(Control, TakesOnlyWhatIsAllowed) {
       NoCandidate);
 }
 
-TEST_F(Control, RepeatsNothingWherePresenceCostsTooMuch) {
+TEST_F(Control, RepeatsNoTokenUnderAHighPresencePenalty) {
   const Generation result =
       run({.max_new_tokens = 20, .sampler = {.penalties = {.presence = 1e6}}});
   EXPECT_EQ(std::set<Token>(result.tokens.begin(), result.tokens.end()).size(), 20u);

@@ -1,4 +1,5 @@
-// Which tokens survive: the cut of each filter, ties, and the two orders of temperature.
+// tests/decoding/filters_test.cpp - which tokens each filter keeps, ties, and the two orders of
+// temperature.
 #include <decant/decoding/sampler.hpp>
 
 #include <gtest/gtest.h>
@@ -141,7 +142,7 @@ TEST(TopK, OfALargeVocabularyEqualsAFullSort) {
   }
 }
 
-TEST(MinP, IsRelativeToTheBestAndNeverEmpties) {
+TEST(MinP, IsRelativeToTheBestAndKeepsAtLeastOne) {
   const std::vector<float> logits = logits_of({.1, .2, .3, .4});
   EXPECT_EQ(ids(logits, {.min_p = .24}), first(4));
   EXPECT_EQ(ids(logits, {.min_p = .26}), (Tokens{1, 2, 3}));
@@ -158,7 +159,7 @@ TEST(FilterOrder, TemperatureFirstLetsFiltersSeeTheTemperedDistribution) {
   expect_probabilities(flat, {.4798, .3438, .1765});
 }
 
-TEST(FilterOrder, TemperatureLastLetsFiltersSeeTheModelsOwn) {
+TEST(FilterOrder, TemperatureLastLetsFiltersSeeTheModelsOwnDistribution) {
   const std::vector<Filter> kLast = presets::llama_cpp().order;
   const auto sharp = survivors({3, 2, 1}, {.temperature = .5, .top_p = .8, .order = kLast});
   ASSERT_EQ(sharp.size(), 2u);
@@ -173,7 +174,7 @@ TEST(FilterOrder, TopPRunsBeforeMinP) {
   EXPECT_EQ(ids(logits_of({.4, .3, .2, .1}), {.top_p = .5, .min_p = .6}), first(2));
 }
 
-TEST(FilterOrder, IsTheCallers) {
+TEST(FilterOrder, IsGivenByTheCaller) {
   const std::vector<float> logits = logits_of({.4, .3, .2, .1});
   EXPECT_EQ(ids(logits, {.top_p = .5, .min_p = .6, .order = {Filter::min_p, Filter::top_p}}),
             first(1));
@@ -183,7 +184,7 @@ TEST(FilterOrder, IsTheCallers) {
             first(1));
 }
 
-TEST(FilterOrder, HasEveryFilterThatIsAskedForOnce) {
+TEST(FilterOrder, HasEveryFilterThatIsSetExactlyOnce) {
   EXPECT_THROW(check(SamplerOptions{.top_k = 2, .order = {Filter::top_p}}), std::invalid_argument);
   EXPECT_THROW(check(SamplerOptions{.temperature = .5, .order = {}}), std::invalid_argument);
   EXPECT_THROW(check(SamplerOptions{.order = {Filter::top_p, Filter::top_p}}),
@@ -192,7 +193,7 @@ TEST(FilterOrder, HasEveryFilterThatIsAskedForOnce) {
 }
 
 // Entropy 1.2799 nats; the tokens' information is 0.916, 1.204, 1.609 and 2.303.
-TEST(Typical, KeepsWhatIsNearestToTheEntropy) {
+TEST(Typical, KeepsTokensNearestToTheEntropy) {
   const std::vector<float> logits = logits_of({.4, .3, .2, .1});
   EXPECT_EQ(ids(logits, {.typical = .2}), (Tokens{1}));
   EXPECT_EQ(ids(logits, {.typical = .45}), (Tokens{1, 2}));  // 0.33 off, before 0.36
@@ -202,7 +203,7 @@ TEST(Typical, KeepsWhatIsNearestToTheEntropy) {
   EXPECT_EQ(ids(std::vector<float>(4, 1.0f), {.typical = .5}), first(2));  // ties by lower id
 }
 
-TEST(Typical, LeavesTheMostProbableOutWhereItSaysTooLittle) {
+TEST(Typical, DropsTheMostProbableIfItsInformationIsFarFromTheEntropy) {
   // Entropy 3.13; a token of .4 tells 0.92, those of .01 tell 4.61.
   std::vector<double> probabilities(60, .01);
   probabilities.push_back(.4);
@@ -220,14 +221,14 @@ TEST(TopNSigma, KeepsLogitsNearTheBest) {
   EXPECT_EQ(ids(logits, {.temperature = 7, .top_n_sigma = .8}), (Tokens{3, 4}));
 }
 
-TEST(FilterOrder, PlainProbabilities) {
+TEST(Filters, LeaveTheSoftmaxWhenAllAreOff) {
   expect_probabilities(survivors({3, 2, 1}, {}), {.6652, .2447, .0900});
   expect_probabilities(survivors({3, 2, 1}, {.temperature = .5}), {.8668, .1173, .0159});
   expect_probabilities(survivors({3, 2, 0}, {}), {.7054, .2595, .0351});
 }
 
-// Logits that differ, but whose probabilities round to one number.
-TEST(Filters, GoByTheLogitWhereProbabilitiesCannotTell) {
+// Logits that differ, but whose probabilities round to the same value.
+TEST(Filters, GoByTheLogitWhenProbabilitiesAreEqual) {
   const std::vector<float> close = {0.0f, 1e-30f};
   for (const SamplerOptions& options :
        {SamplerOptions{.top_k = 1}, {.top_p = 0}, {.min_p = 2}, {.top_p = 0, .min_p = 2}}) {

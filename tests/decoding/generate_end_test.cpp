@@ -1,4 +1,5 @@
-// How a run ends: end tokens, stop tokens, and their minimum; with a model that recites.
+// tests/decoding/generate_end_test.cpp - end tokens, stop tokens and their minimum, with a model
+// that recites a script.
 #include "decoding/models.hpp"
 
 #include <decant/codec/plain.hpp>
@@ -48,14 +49,14 @@ TEST(End, AnotherEndTokenDoesNotEnd) {
   }
 }
 
-TEST(End, AtOnceLeavesNoToken) {
+TEST(End, AtTheFirstTokenLeavesNone) {
   const Generation result = recite({9}, {.stop = {.end_tokens = {9}}});
   EXPECT_TRUE(result.tokens.empty());
   EXPECT_EQ(result.ended_by, Token{9});
   EXPECT_EQ(result.statistics.generated_tokens, 0);
 }
 
-TEST(End, StopTokensOfTheCallerAct) {
+TEST(End, ComesWithAStopTokenOfTheCaller) {
   const Generation result =
       recite({5, 9, 5}, {.stop = {.end_tokens = {1, 8, 9}, .stop_tokens = {5}}});
   EXPECT_TRUE(result.tokens.empty());
@@ -95,7 +96,7 @@ TEST(End, AVocabularyOfEndTokensLeavesNoCandidate) {
   EXPECT_THROW(recite({5}, {.stop = stop}), std::invalid_argument);
 }
 
-TEST(End, AfterTheLastAllowedTokenIsNotAskedFor) {
+TEST(End, IsNotSampledAfterTheLastNewToken) {
   const Generation result = recite({5, 9}, {.max_new_tokens = 1, .stop = {.end_tokens = {9}}});
   EXPECT_EQ(result.tokens, (Tokens{5}));
   EXPECT_EQ(result.reason, Reason::length);

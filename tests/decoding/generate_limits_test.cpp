@@ -1,4 +1,5 @@
-// Where there is no room or no sense: refused before anything changed, or ended with a reason.
+// tests/decoding/generate_limits_test.cpp - runs that are refused before anything has changed, or
+// end for want of room.
 #include "decoding/models.hpp"
 #include "law/models.hpp"
 
@@ -55,7 +56,7 @@ struct LimitsBench {
   model::Workspace workspace;
 };
 
-TEST(Refusals, OfARingLeaveItAsItWas) {
+TEST(Refusals, LeaveARingAsItWas) {
   trial::Family family = trial::windowed();
   family.config.windows.assign(family.config.windows.size(), 65);
   const model::Decoder decoder = trial::decoder_of(family);
@@ -73,7 +74,7 @@ TEST(Refusals, OfARingLeaveItAsItWas) {
 }
 
 // A fork of 20 tokens in pages of 16 has room for them, but not for a page of its own.
-TEST(Refusals, OfPagesThatOthersHoldComeLate) {
+TEST(Refusals, WhenOthersHoldThePagesLeaveTheTokensBefore) {
   const model::Decoder decoder = reference::toy_decoder();
   model::Workspace workspace(decoder.config(), {.rows = 64});
   kv::PagePool<codec::F32> pool(decoder.config().geometry(), 2, 16);
@@ -106,7 +107,7 @@ TEST(Refusals, LeaveTheStoreAsItWas) {
   EXPECT_EQ(bench.run({1, 2, 3, 4, 5}, {.max_new_tokens = 8}).tokens, answer);
 }
 
-TEST(Refusals, NameTheValue) {
+TEST(Refusals, NameTheOffendingValue) {
   LimitsBench bench(64);
   EXPECT_TRUE(names(what_of<std::invalid_argument>([&] { bench.run({}); }), "empty"));
   const std::string token = what_of<std::invalid_argument>([&] { bench.run({1, 77}); });
@@ -116,7 +117,7 @@ TEST(Refusals, NameTheValue) {
   EXPECT_TRUE(names(length, "max_new_tokens is -3")) << length;
 }
 
-TEST(Refusals, AStoreOfAnotherGeometry) {
+TEST(Refusals, MeetAStoreOfAnotherGeometry) {
   LimitsBench bench(64);
   kv::Geometry other = bench.decoder.config().geometry();
   other.heads += 1;
@@ -127,7 +128,7 @@ TEST(Refusals, AStoreOfAnotherGeometry) {
   EXPECT_EQ(store.end(), 3);
 }
 
-TEST(Refusals, AWorkspaceOfAnotherConfiguration) {
+TEST(Refusals, MeetAWorkspaceOfAnotherConfiguration) {
   LimitsBench bench(64);
   bench.run(Tokens{5, 6, 7}, {.max_new_tokens = 1});
   model::Config other = bench.decoder.config();
@@ -157,7 +158,7 @@ TEST(Room, APromptThatFillsTheStoreGivesOneToken) {
   EXPECT_EQ(result.tokens, roomy.run(prompt_of(64), {.max_new_tokens = 1}).tokens);
 }
 
-TEST(Room, OneTokenFromAFullStoreIsALength) {
+TEST(Room, ForTheOnlyNewTokenIsNotNeeded) {
   LimitsBench bench(64);
   EXPECT_EQ(bench.run(prompt_of(64), {.max_new_tokens = 1}).reason, Reason::length);
 }
@@ -176,7 +177,7 @@ TEST(Room, TokensComeUntilTheStoreIsFull) {
   }
 }
 
-TEST(Room, LearnedPositionsEndARunToo) {
+TEST(Room, LearnedPositionsEndARun) {
   const model::Decoder decoder = reference::reciting_decoder(Tokens{1, 2, 3, 4, 5, 6, 7, 8}, 12);
   Store store(decoder.config().geometry(), 32);
   model::Workspace workspace(decoder.config(), {});
@@ -202,7 +203,7 @@ TEST(Room, TheSmallerOfStoreAndPositionsCounts) {
   EXPECT_EQ(generate(decoder, store, workspace, Tokens{1}).reason, Reason::cache_full);
 }
 
-TEST(Room, RotaryPositionsHaveNoEnd) {
+TEST(Room, RotaryPositionsAreUnlimited) {
   reference::Model toy = reference::toy();
   toy.config.max_positions = 8;
   const model::Decoder decoder(toy.config, reference::to_weights(toy));
@@ -231,7 +232,7 @@ TEST(Prompts, WithoutNewTokensAreOnlyFed) {
   }
 }
 
-TEST(Logits, ThatAreNanEndTheRunWithASentence) {
+TEST(Logits, ThatAreNanEndTheRunWithAnErrorThatNamesTheToken) {
   reference::Model toy = reference::toy();
   toy.output.matrix.row(11)[0] = std::numeric_limits<double>::quiet_NaN();
   const model::Decoder decoder(toy.config, reference::to_weights(toy));

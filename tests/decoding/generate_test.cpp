@@ -1,4 +1,5 @@
-// Tokens of the toy model: known answers, the same with and without reuse, and the token sink.
+// tests/decoding/generate_test.cpp - tokens of the toy model: known answers, with and without
+// reuse, and the sink.
 #include "decoding/models.hpp"
 
 #include <decant/codec/plain.hpp>
@@ -78,7 +79,7 @@ TEST(Generate, SamplesTheSameTokensForEveryChunkOfThePrompt) {
   }
 }
 
-TEST(Generate, HoldsForNarrowCellsToo) {
+TEST(Generate, SamplesTheSameTokensFromABf16Cache) {
   const model::Decoder decoder = reference::toy_decoder();
   const auto tokens = [&](bool recompute) {
     kv::Contiguous<codec::BF16> store(decoder.config().geometry(), 100);
@@ -90,14 +91,14 @@ TEST(Generate, HoldsForNarrowCellsToo) {
   EXPECT_EQ(tokens(false), tokens(true));
 }
 
-TEST(Generate, SequencesOfOneSeedDiffer) {
+TEST(Generate, DrawsOtherTokensForAnotherSequence) {
   GenerateOptions options = kSampled;
   options.sequence = 1;
   EXPECT_NE(fresh({5, 6, 7}, options), fresh({5, 6, 7}, kSampled));
   EXPECT_EQ(fresh({5, 6, 7}, options), fresh({5, 6, 7}, options));
 }
 
-TEST(Generate, PositionsCountThePrompt) {
+TEST(Generate, DrawsByThePositionInTheWholeSequence) {
   // The draw of a token depends on where it stands, not on how it came there.
   const Tokens prompt = {5, 6, 7};
   const Tokens tokens = fresh(prompt, kSampled);
@@ -129,7 +130,7 @@ TEST(Generate, ComputesTheLastPromptTokenAgain) {
   EXPECT_EQ(again.tokens, first);
 }
 
-TEST(Generate, NeverSeesTheTailOfALongerText) {
+TEST(Generate, IgnoresTheRowsOfALongerText) {
   const Tokens prompt = {5, 6, 7, 8, 9};
   Bench bench;
   bench.run(prompt, kSampled);
@@ -149,7 +150,8 @@ TEST(Generate, RecomputingReusesNothing) {
   EXPECT_EQ(result.tokens, fresh({5, 6, 7}, kSampled));
 }
 
-// What the store held is spoilt after every token; only a step that starts afresh survives that.
+// The store is filled with NaN after every token; only a run that recomputes everything survives
+// that.
 TEST(Generate, RecomputingReadsNothingOfEarlierSteps) {
   const Tokens expected = fresh({5, 6, 7}, kSampled);
   Bench bench;

@@ -1,4 +1,4 @@
-// How probable tokens were.
+// tests/decoding/log_probabilities_test.cpp - log-probabilities, ties and refusals.
 #include <decant/decoding/log_probabilities.hpp>
 
 #include <gtest/gtest.h>
@@ -22,13 +22,13 @@ TEST(LogProbabilities, AreThoseOfTheSoftmax) {
   EXPECT_NEAR(std::exp(found.top[1].value), .2447, 5e-5);
 }
 
-TEST(LogProbabilities, OfEqualLogitsGoByTheLowerId) {
+TEST(LogProbabilities, OfEqualLogitsAreInTheOrderOfIds) {
   const LogProbabilities found = log_probabilities(std::vector<float>{1, 2, 2, 2}, 3, 2);
   EXPECT_EQ(found.top[0].token, 1);
   EXPECT_EQ(found.top[1].token, 2);
 }
 
-TEST(LogProbabilities, AllocateOnlyForTheCountAsked) {
+TEST(LogProbabilities, AllocateOnlyForTheCount) {
   const std::vector<float> logits(5000, 1.0f);
   EXPECT_LE(log_probabilities(logits, 7, 3).top.capacity(), 3u);
   EXPECT_EQ(log_probabilities(logits, 7, 0).top.capacity(), 0u);

@@ -1,6 +1,5 @@
-// tests/decoding/models.hpp - decoders for the tests of generation: the toy, and one that recites.
-//
-// Depends on  reference/to_weights.hpp, reference/toy.hpp, model/decoder.hpp
+// tests/decoding/models.hpp - decoders for the tests of generation: a toy model, and one that
+// recites a script.
 #pragma once
 
 #include "reference/to_weights.hpp"

@@ -1,4 +1,4 @@
-// What the past does to a row: which tokens count, by how much, and when.
+// tests/decoding/penalties_test.cpp - which tokens penalties count, what they cost, and when.
 #include <decant/decoding/penalties.hpp>
 #include <decant/decoding/sampler.hpp>
 
@@ -23,7 +23,7 @@ Row penalised(const PenaltyOptions& options, Row logits, const Ids& tokens, Inde
   return logits;
 }
 
-// A prompt of 7, 7, 8 and a text of 7, 9, 9.
+// The prompt is 7, 7, 8, and the new tokens are 7, 9, 9.
 TEST(Penalties, CountThePromptForRepetitionAlone) {
   const PenaltyOptions options = {.repetition = 2, .presence = .5, .frequency = .1};
   const Row row = penalised(options, Row(12, 4.0f), {7, 7, 8, 7, 9, 9}, 3);
@@ -37,7 +37,7 @@ TEST(Penalties, CountThePromptForRepetitionAlone) {
   EXPECT_EQ(first[9], 4.0f);
 }
 
-TEST(Penalties, CountTheLastTokensOfAllWhereLlamaCppIsAskedFor) {
+TEST(Penalties, CountTheLastTokensAndThePromptUnderLlamaCpp) {
   PenaltyOptions options = presets::llama_cpp().penalties;
   options.presence = 1;
   Ids tokens(63, 2);
@@ -47,8 +47,8 @@ TEST(Penalties, CountTheLastTokensOfAllWhereLlamaCppIsAskedFor) {
   EXPECT_EQ(penalised(options, Row(4, 0.0f), tokens, 10), (Row{0, 0, -1, -1}));
 }
 
-// Of the last two tokens one was given and one was not.
-TEST(Penalties, KnowThePromptAmongTheLastTokens) {
+// Of the last two tokens, one is of the prompt and one is new.
+TEST(Penalties, TellPromptFromTextAmongTheLastTokens) {
   EXPECT_EQ(penalised({.presence = 1, .last = 2}, Row(5, 0.0f), {1, 2, 3, 4}, 3),
             (Row{0, 0, 0, 0, -1}));
   EXPECT_EQ(penalised({.presence = 1, .last = 2, .presence_of_prompt = true}, Row(5, 0.0f),
@@ -60,11 +60,11 @@ TEST(Penalties, MultiplyNegativeLogits) {
   EXPECT_EQ(penalised({.repetition = 2}, {-1, 3, 0}, {0, 1, 2, 0}, 0), (Row{-2, 1.5, 0}));
 }
 
-TEST(Penalties, LeaveARowAloneWhereNothingIsAskedFor) {
+TEST(Penalties, LeaveARowAloneWhenAllAreOff) {
   EXPECT_EQ(penalised({}, {1, 2, 3}, {0, 0, 1}, 1), (Row{1, 2, 3}));
 }
 
-TEST(Penalties, ForgetOneRowBeforeTheNext) {
+TEST(Penalties, CarryNothingFromOneRowToTheNext) {
   Penalties penalties({.frequency = 1, .dry = {.multiplier = 1}}, 3);
   for (int turn = 0; turn < 3; ++turn) {
     Row row(3, 0.0f);
@@ -78,8 +78,8 @@ TEST(Penalties, AddBiasesAndBan) {
   EXPECT_EQ(row, (Row{0, 3, kNoLogit}));
 }
 
-// 1 2 3 4 1 2 3: a 4 would make the run of three one longer, a 2 or a 3 none.
-TEST(Dry, CostsWhatMakesARunLonger) {
+// 1 2 3 4 1 2 3: a 4 would continue the repetition of 1 2 3, a 2 or a 3 continues none.
+TEST(Dry, PenalisesTokensThatContinueARepetition) {
   const PenaltyOptions options = {.dry = {.multiplier = 2, .base = 3, .allowed_length = 2}};
   EXPECT_EQ(penalised(options, Row(6, 1.0f), {1, 2, 3, 4, 1, 2, 3}, 0),
             (Row{1, 1, 1, 1, 1 - 2 * 3, 1}));
@@ -87,7 +87,7 @@ TEST(Dry, CostsWhatMakesARunLonger) {
   EXPECT_EQ(penalised(options, Row(6, 1.0f), {3, 4, 1, 2, 3}, 0), Row(6, 1.0f));
 }
 
-TEST(Dry, TakesTheLongestRunOfSeveral) {
+TEST(Dry, CountsTheLongestOfSeveralRepetitions) {
   const PenaltyOptions options = {.dry = {.multiplier = 1, .base = 2, .allowed_length = 1}};
   // 3 follows "1 2" once and "2" twice; 4 follows "2" alone.
   EXPECT_EQ(penalised(options, Row(5, 0.0f), {1, 2, 3, 2, 4, 1, 2}, 0), (Row{0, 0, 0, -2, -1}));
@@ -106,7 +106,7 @@ TEST(Dry, DoesNotLookBeyondABreaker) {
 }
 
 // Against the definition, spelled out.
-TEST(Dry, AgreesWithALoopOverAllRuns) {
+TEST(Dry, AgreesWithALoopOverAllRepetitions) {
   std::mt19937 random(1);
   for (int turn = 0; turn < 300; ++turn) {
     Ids tokens(random() % 40);
@@ -129,13 +129,13 @@ TEST(Dry, AgreesWithALoopOverAllRuns) {
   }
 }
 
-TEST(Dry, StaysAFiniteNumber) {
+TEST(Dry, KeepsLogitsFinite) {
   const Row row = penalised({.dry = {.multiplier = 1, .base = 10}}, {0, kNoLogit}, Ids(2000, 0), 0);
   EXPECT_EQ(row[0], std::numeric_limits<float>::lowest());
   EXPECT_EQ(row[1], kNoLogit);
 }
 
-TEST(AllowOnly, BansWhatHasNoBit) {
+TEST(AllowOnly, BansTokensWhoseBitIsNotSet) {
   Row row(34, 1.0f);
   allow_only(row, std::vector<std::uint32_t>{0x80000001u, 2u});
   for (std::size_t token = 0; token < 34; ++token) {
@@ -146,8 +146,8 @@ TEST(AllowOnly, BansWhatHasNoBit) {
   EXPECT_THROW(allow_only(row, std::vector<std::uint32_t>{1}), std::invalid_argument);
 }
 
-// Ban two, allow the same two: nothing is left, and it is said so.
-TEST(AllowOnly, LeavesNoCandidateWhereAllOthersAreBanned) {
+// Biases ban the two tokens that the mask allows: no candidate is left, which is an error.
+TEST(AllowOnly, LeavesNoCandidateWhenTheAllowedOnesAreBanned) {
   for (const SamplerOptions& options :
        {SamplerOptions{}, {.temperature = 1, .top_k = 2}, {.temperature = 1, .typical = .5}}) {
     Row row(4, 1.0f);

@@ -1,4 +1,4 @@
-// The same options under the orders of several engines.
+// tests/decoding/presets_test.cpp - the same options under the orders of several engines.
 #include <decant/decoding/sampler.hpp>
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ std::vector<Token> left(const SamplerOptions& preset, SamplerOptions options,
 
 using Ids = std::vector<Token>;
 
-TEST(Presets, SeeTheTemperedDistributionOrTheModelsOwn) {
+TEST(Presets, FilterTheTemperedDistributionOrTheModelsOwn) {
   const SamplerOptions sharp = {.temperature = .5, .top_p = .8};
   EXPECT_EQ(left(presets::hf(), sharp, {3, 2, 1}), (Ids{0}));
   EXPECT_EQ(left(presets::openai_vllm(), sharp, {3, 2, 1}), (Ids{0}));
@@ -43,7 +43,7 @@ TEST(Presets, TakeMinPBeforeOrAfterTopP) {
   EXPECT_EQ(left(presets::llama_cpp(), options, logits), (Ids{0, 1}));
 }
 
-TEST(Presets, AreOptionsThatMeanSomething) {
+TEST(Presets, AreValidOptions) {
   for (const SamplerOptions& preset :
        {presets::hf(), presets::openai_vllm(), presets::llama_cpp()}) {
     EXPECT_NO_THROW(check(preset));

@@ -1,5 +1,5 @@
-// Filters against distributions that another engine's tests publish; skipped where the shared
-// data is absent.
+// tests/decoding/published_distributions_test.cpp - filters against the distributions that another
+// engine's tests publish; skipped if the shared data is absent.
 #include <decant/decoding/sampler.hpp>
 
 #include <gtest/gtest.h>

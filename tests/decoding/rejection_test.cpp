@@ -1,4 +1,5 @@
-// Drafts verified by rejection leave the first model's distribution, whatever the drafter.
+// tests/decoding/rejection_test.cpp - tokens verified by rejection have the distribution of the
+// target, whatever the drafter.
 #include "law/models.hpp"
 
 #include <decant/codec/plain.hpp>
@@ -65,8 +66,8 @@ TEST(Verify, GivesTheTargetOfOtherShapes) {
   }
 }
 
-// A draft without a distribution is accepted as often as the target has it.
-TEST(Verify, TakesADraftWithoutADistributionForTheOnlyOne) {
+// A draft without a distribution is accepted with its probability under the target.
+TEST(Verify, TakesADraftWithoutADistributionForACertainOne) {
   const Shares target = {.6, .1, 0, .3};
   expect_shares(taken(target, {0, 1, 0, 0}, {}), target);
   expect_shares(taken(target, {0, 0, 1, 0}, {}), target);
@@ -148,7 +149,7 @@ class Rejection : public testing::Test {
 };
 
 // 63 degrees of freedom: 115 is beyond all but one of 20,000.
-TEST_F(Rejection, LeavesTheDistributionOfTheTarget) {
+TEST_F(Rejection, GivesTheDistributionOfTheTarget) {
   const Index runs = trial::kSlowBuild ? 150 : 8000;
   const auto sink = [](Token) { return true; };
   for (Verification verification : {Verification::rejection, Verification::agreement}) {
@@ -168,7 +169,7 @@ TEST_F(Rejection, LeavesTheDistributionOfTheTarget) {
   }
 }
 
-TEST_F(Rejection, LeavesItWhenDraftsComeWithoutADistribution) {
+TEST_F(Rejection, GivesItForDraftsWithoutADistributionToo) {
   const Index runs = trial::kSlowBuild ? 150 : 8000;
   const GenerateOptions options = {.max_new_tokens = 3,
                                    .sampler = {.temperature = 1.5, .seed = 12},
@@ -181,7 +182,7 @@ TEST_F(Rejection, LeavesItWhenDraftsComeWithoutADistribution) {
   EXPECT_GT(accepted_, 0);
 }
 
-TEST_F(Rejection, OfAModelThatDraftsForItselfAcceptsEveryDraft) {
+TEST_F(Rejection, AcceptsEveryDraftOfAModelThatDraftsForItself) {
   const GenerateOptions options = {.max_new_tokens = 8,
                                    .sampler = {.temperature = 1, .seed = 3},
                                    .verification = Verification::rejection};

@@ -1,5 +1,5 @@
-// tests/decoding/reuse_test.cpp - what is left of a sequence, in memory or in a file, is used again
-// where the next prompt may have it, and only there.
+// tests/decoding/reuse_test.cpp - the cache of a sequence, in memory or from a file, is reused for
+// the part that the next prompt has in common, as far as its window allows.
 #include "decoding/models.hpp"
 #include "files/written_files.hpp"
 #include "law/models.hpp"
@@ -34,8 +34,8 @@ std::vector<float> last_logits(const model::Decoder& decoder, S& store,
 }
 
 // Local layers of four tokens beside a global one hold 60 tokens; the next prompt begins with fewer
-// of them. Its first new row sees back into the window, so that what it needs must be there still.
-TEST(Reuse, EndsWhereAWindowHasForgotten) {
+// of them. Its first new row sees back into the window, which must still be held.
+TEST(Reuse, EndsWhereAWindowWasOverwritten) {
   trial::Family family = trial::windowed();
   family.config.windows = {4, 0, 4};
   const model::Decoder decoder = trial::decoder_of(family);
@@ -68,7 +68,7 @@ TEST(Reuse, EndsWhereAWindowHasForgotten) {
 }
 
 // Twelve tokens saved and restored are not computed again.
-TEST(Reuse, OfARestoredSequenceComputesWhatIsNewAlone) {
+TEST(Reuse, OfARestoredSequenceComputesOnlyNewTokens) {
   const model::Decoder decoder = reference::toy_decoder();
   const kv::Geometry geometry = decoder.config().geometry();
   const auto all = trial::random_tokens(decoder.config(), 14, 3);

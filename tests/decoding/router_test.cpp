@@ -1,5 +1,5 @@
-// tests/decoding/router_test.cpp - prompts go to the replica that finishes them first; ties
-// always go to the same one.
+// tests/decoding/router_test.cpp - prompts go to the replica that is done with them first; ties are
+// decided the same way each time.
 #include <decant/core/random.hpp>
 #include <decant/decoding/router.hpp>
 
@@ -57,7 +57,7 @@ TEST(Route, WeighsCachedTokensAgainstWork) {
   }
 }
 
-TEST(Route, OfATieIsTheOneThatHasComputedLessOrElseTheFirst) {
+TEST(Route, OfEqualCostsTakesTheReplicaThatHasComputedLessThenTheFirst) {
   std::vector<Replica> replicas = {caching(16, 30), caching(32, 46), caching(0, 14),
                                    caching(0, 15)};
   const Tokens prompt = tokens_from(0, 40);
@@ -74,7 +74,7 @@ TEST(Route, OfATieIsTheOneThatHasComputedLessOrElseTheFirst) {
   EXPECT_EQ(route({}, prompt, replicas), (Route{3, 0, 40}));
 }
 
-TEST(Route, PassesOverReplicasTooFarAhead) {
+TEST(Route, PassesOverReplicasWithTooMuchWork) {
   const Tokens prompt = tokens_from(0, 1000);
   std::vector<Replica> replicas = {caching(0, 50), caching(960, 150, 100)};
   EXPECT_EQ(route({}, prompt, replicas).replica, 1);
@@ -86,7 +86,7 @@ TEST(Route, PassesOverReplicasTooFarAhead) {
   EXPECT_EQ(route({}, prompt, replicas, {.max_imbalance = 0}).replica, 0);
 }
 
-TEST(Route, TellsNamespacesApart) {
+TEST(Route, MatchesWithinOneNamespace) {
   std::vector<Replica> replicas(3, Replica{.prefixes = PrefixSummary(kPage)});
   const Tokens prompt = tokens_from(0, 40);
   const CacheNamespace tenants[] = {{1, 0, 5}, {1, 0, 6}, {1, 2, 5}};
@@ -144,7 +144,7 @@ Index plain_choice(const CacheNamespace& space, const Tokens& prompt,
   return std::ranges::min(bids).back();
 }
 
-TEST(Route, IsThatOfThePlainRuleAndWithinItsBound) {
+TEST(Route, FollowsThePlainRuleAndStaysWithinItsBound) {
   Index draws = 0;
   const auto draw = [&draws](Index below) {
     return static_cast<Index>(uniform(3, 1, draws++) * static_cast<double>(below));
@@ -169,7 +169,7 @@ TEST(Route, IsThatOfThePlainRuleAndWithinItsBound) {
   }
 }
 
-// What is refused, and that the sentence names it.
+// Expects a refusal whose sentence names the value.
 void refused(const std::string& what, const Tokens& prompt, const std::vector<Replica>& replicas,
              Index max_imbalance = 100) {
   try {

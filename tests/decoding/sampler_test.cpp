@@ -1,4 +1,5 @@
-// The draw itself: refusals, greedy choice, inverse CDF, and that only the position decides.
+// tests/decoding/sampler_test.cpp - refusals, greedy choice, the inverse CDF, and draws that depend
+// on the position alone.
 #include <decant/core/random.hpp>
 #include <decant/decoding/sampler.hpp>
 
@@ -64,7 +65,7 @@ TEST(Argmax, TakesTheLowerIdOfEqualLogits) {
   EXPECT_EQ(argmax(std::vector<float>{-2, -1, 0, .8f, 0, .1f, .3f, .4f, .5f, .6f, .7f, -3}), 3);
 }
 
-TEST(Argmax, RefusesNanWhereverItStands) {
+TEST(Argmax, RefusesNanAtAnyPosition) {
   for (std::size_t at = 0; at < 3; ++at) {
     std::vector<float> logits = {3, 2, 1};
     logits[at] = kNan;
@@ -98,7 +99,7 @@ TEST(Sampler, RefusesBadRowsUnderEverySetting) {
   }
 }
 
-TEST(Sampler, TemperatureZeroTakesTheBestWhateverTheFilters) {
+TEST(Sampler, TemperatureZeroTakesTheBestUnderAnyFilters) {
   const std::vector<float> logits = {1, 5, 5, 2};
   Sampler sampler({.temperature = 0, .top_k = 3, .top_p = .9, .min_p = .1}, 4);
   for (Position position = 0; position < 20; ++position) {
@@ -118,7 +119,7 @@ TEST(Draw, InvertsTheCumulativeDistributionInTheGivenOrder) {
   EXPECT_EQ(draw(candidates, kAlmostOne), 9);
 }
 
-TEST(Draw, NeedsNoNormalisedProbabilities) {
+TEST(Draw, TakesProbabilitiesThatAreNotNormalised) {
   const std::vector<Candidate> candidates = {{0, 2.0}, {1, 2.0}};
   EXPECT_EQ(draw(candidates, 0.49), 0);
   EXPECT_EQ(draw(candidates, 0.51), 1);
@@ -136,13 +137,13 @@ TEST(Draw, StaysInsideWhenSumsAreRounded) {
   EXPECT_EQ(draw(candidates, kAlmostOne), 5);
 }
 
-TEST(Draw, NeverTakesAZeroProbabilityWhereTheProductRoundsUp) {
+TEST(Draw, NeverTakesAZeroProbabilityWhenTheProductRoundsUp) {
   const double smallest = std::numeric_limits<double>::denorm_min();
   const std::vector<Candidate> candidates = {{0, 0.0}, {1, smallest}, {2, 0.0}};
   EXPECT_EQ(draw(candidates, 0.9), 1);
 }
 
-TEST(Draw, RefusesWhatIsNoDistribution) {
+TEST(Draw, RefusesInvalidDistributions) {
   const std::vector<Candidate> candidates = {{0, .5}, {1, .5}};
   EXPECT_THROW(draw(candidates, 1.0), std::invalid_argument);
   EXPECT_THROW(draw(candidates, -0.1), std::invalid_argument);
@@ -152,7 +153,7 @@ TEST(Draw, RefusesWhatIsNoDistribution) {
   EXPECT_THROW(draw(nothing, 0.5), std::invalid_argument);
 }
 
-TEST(Sampler, NeverDrawsABannedOrVanishedToken) {
+TEST(Sampler, NeverDrawsATokenOfProbabilityZero) {
   const std::vector<float> logits = {-kInf, 0, -2000, 0, -kInf};
   Sampler sampler({.temperature = 1}, 5);
   EXPECT_EQ(sampler.draw(logits, 0.0), 1);
@@ -176,8 +177,8 @@ TEST(Sampler, SampleIsTheDrawOfItsPosition) {
   }
 }
 
-// Tokens that a separate program found from the same rules.
-TEST(Sampler, GoldenTokens) {
+// Tokens that an independent program computed by the same rules.
+TEST(Sampler, DrawsTheKnownTokens) {
   const std::vector<float> logits = wavy_logits(50);
   const auto tokens = [&](const SamplerOptions& options, std::uint64_t sequence) {
     Sampler sampler(options, 50);
@@ -193,8 +194,8 @@ TEST(Sampler, GoldenTokens) {
             (std::vector<Token>{38, 39, 0, 11, 49, 17, 21, 22, 47, 1, 49, 46}));
 }
 
-// The same sequence alone, among neighbours that draw with and without a seed of their own, and
-// after it was thrown back to an earlier position.
+// The same sequence alone, among neighbours with the same seed and with other ones, and after a
+// rewind to an earlier position.
 TEST(Sampler, ATokenDoesNotDependOnItsNeighbours) {
   const std::vector<float> logits = wavy_logits(50);
   const SamplerOptions options{.temperature = .8, .seed = 42};
@@ -217,7 +218,7 @@ TEST(Sampler, ATokenDoesNotDependOnItsNeighbours) {
   }
 }
 
-TEST(Sampler, SeedsAndSequencesGiveOtherTokens) {
+TEST(Sampler, DrawsOtherTokensForAnotherSeedOrSequence) {
   const std::vector<float> flat(1000, 0.0f);
   const auto tokens = [&](std::uint64_t seed, std::uint64_t sequence) {
     Sampler sampler({.temperature = 1, .seed = seed}, 1000);

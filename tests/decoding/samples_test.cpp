@@ -1,4 +1,5 @@
-// tests/decoding/samples_test.cpp - answers of one prompt: each what it is alone, on shared pages.
+// tests/decoding/samples_test.cpp - several answers to one prompt, on shared pages: each is what
+// generate() gives alone.
 #include "decoding/models.hpp"
 #include "law/models.hpp"
 
@@ -53,7 +54,7 @@ class SamplesTest : public testing::Test {
   GenerateOptions options_;
 };
 
-TEST_F(SamplesTest, AreWhatEachIsAlone) {
+TEST_F(SamplesTest, AreThoseOfRunsAlone) {
   options_.sampler.penalties.repetition = 1.3;
   SamplePool pool(decoder_.config().geometry(), 40, 16);
   kv::Paged<codec::F32> store(pool);
@@ -96,9 +97,9 @@ TEST_F(SamplesTest, ComputeTheirPromptOnce) {
   EXPECT_EQ(again[2].tokens, alone(2).tokens);
 }
 
-// The prompt takes three pages; of the two answers the second finds no page for a copy of the
+// The prompt takes three pages. The second of two answers finds no free page for its copy of the
 // third.
-TEST_F(SamplesTest, EndWhereThePoolDoes) {
+TEST_F(SamplesTest, EndWhenThePoolIsFull) {
   options_.stop.stop_tokens.clear();
   SamplePool pool(decoder_.config().geometry(), 4, 16);
   kv::Paged<codec::F32> store(pool);
@@ -129,9 +130,9 @@ TEST_F(SamplesTest, EndOneByOne) {
   }
 }
 
-// Two answers copy the last page of the prompt, which leaves none; the second grows on that of the
-// first.
-TEST_F(SamplesTest, LeaveTheirPagesToTheOthers) {
+// Two answers copy the last page of the prompt, after which none is free; the second then grows
+// into the page that the first gives back.
+TEST_F(SamplesTest, GiveTheirPagesToTheOthersWhenTheyEnd) {
   options_.stop.stop_tokens.clear();
   SamplePool pool(decoder_.config().geometry(), 5, 16);
   kv::Paged<codec::F32> store(pool);
@@ -170,7 +171,7 @@ TEST_F(SamplesTest, EndWhenTheyAreCancelled) {
   for (const Generation& one : sample(never, 2)) EXPECT_EQ(one.reason, Reason::time);
 }
 
-TEST(SamplesOfLearnedPositions, EndWhereTheyDo) {
+TEST(SamplesOfLearnedPositions, EndWhenPositionsRunOut) {
   const std::vector<Token> script = {1, 2, 3, 4, 5, 6}, prompt = {1, 2};
   const model::Decoder decoder = reference::reciting_decoder(script, 8);
   model::Workspace workspace(decoder.config(), {.rows = 4, .logit_rows = 2, .sequences = 2});
@@ -185,7 +186,7 @@ TEST(SamplesOfLearnedPositions, EndWhereTheyDo) {
   }
 }
 
-TEST_F(SamplesTest, LeaveThePromptWhereASinkThrows) {
+TEST_F(SamplesTest, LeaveThePromptInTheStoreWhenASinkThrows) {
   SamplePool pool(decoder_.config().geometry(), 40, 16);
   kv::Paged<codec::F32> store(pool);
   Index seen = 0;
@@ -200,7 +201,7 @@ TEST_F(SamplesTest, LeaveThePromptWhereASinkThrows) {
   EXPECT_EQ(sample(store, 3)[2].tokens, alone(2).tokens);
 }
 
-TEST_F(SamplesTest, RefuseNonsense) {
+TEST_F(SamplesTest, RefuseInvalidArguments) {
   SamplePool pool(decoder_.config().geometry(), 4, 16);
   kv::Paged<codec::F32> store(pool);
   EXPECT_THROW(sample(store, 0), std::invalid_argument);

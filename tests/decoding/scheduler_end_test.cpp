@@ -1,5 +1,4 @@
-// tests/decoding/scheduler_end_test.cpp - how requests end that are taken back, fail, or come too
-// late.
+// tests/decoding/scheduler_end_test.cpp - requests that are cancelled, fail, or run out of time.
 #include "decoding/scheduler_fixture.hpp"
 
 #include <decant/core/executor.hpp>
@@ -22,7 +21,7 @@ namespace {
 using namespace trial_requests;
 using SchedulerEnd = SchedulerTest;
 
-// The event of an ended request arrives, though the step that ended it failed.
+// The event of a request that ended in a step that threw arrives with the next step.
 TEST_F(SchedulerEnd, DeliversTheEventsOfAFailedStepWithTheNext) {
   struct Failing final : Executor {
     bool fails = false;
@@ -78,7 +77,7 @@ TEST_F(SchedulerEnd, CancelsAtAnyMoment) {
   EXPECT_EQ(harness.pool().used_pages(), 0);
 }
 
-TEST_F(SchedulerEnd, EndsWhatTookTooLongOrWasStopped) {
+TEST_F(SchedulerEnd, EndsRequestsAtTheirTimeLimitAndWhenStopped) {
   SchedulerHarness harness(decoder_, 6, limits_);
   Request late = request(prompt(4, 1), 20);
   late.options.max_seconds = 0;
@@ -134,7 +133,7 @@ TEST_F(SchedulerEnd, EndsOnlyTheRequestThatFails) {
 }
 
 // A sink, a mask and a drafter may submit and cancel; the rest is refused.
-TEST_F(SchedulerEnd, IsCalledByTheFunctionsOfItsRequests) {
+TEST_F(SchedulerEnd, MayBeCalledByTheFunctionsOfItsRequests) {
   const Request quiet = request(prompt(6, 1), 8);
   Request busy = quiet;
   SchedulerHarness harness(decoder_, 12, limits_);
@@ -161,8 +160,8 @@ TEST_F(SchedulerEnd, IsCalledByTheFunctionsOfItsRequests) {
   for (RequestId id : born) EXPECT_EQ(harness.tokens(id), alone(quiet));
 }
 
-// A token whose embedding is NaN makes the logits behind it NaN, and nothing that others use.
-TEST_F(SchedulerEnd, DoesNotShareNaN) {
+// A token whose embedding is NaN makes its own sequence's logits NaN, and no other request's.
+TEST_F(SchedulerEnd, SpreadsNoNaNToOtherRequests) {
   reference::Model toy = reference::toy();
   for (double& number : toy.embedding.row(63)) number = trial::kNaN;
   const model::Decoder decoder(toy.config, reference::to_weights(toy));

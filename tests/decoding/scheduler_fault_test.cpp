@@ -59,7 +59,7 @@ Request some_request(const model::Config& config, std::mt19937& random) {
   return request;
 }
 
-// A run of requests with every kind of trouble. Fails allocations of steps and of submissions.
+// A run of requests with every kind of fault; allocations of steps and of submissions fail.
 class StressRun {
  public:
   StressRun(const model::Decoder& decoder, Index requests)
@@ -90,7 +90,7 @@ class StressRun {
     EXPECT_EQ(borrowed_.pool.used_pages(), 0);
     EXPECT_EQ(borrowed_.pool.free_pages() + borrowed_.pool.cached_pages(), 9);
     EXPECT_EQ(borrowed_.tree.pages(), borrowed_.pool.cached_pages());
-    // Every kind of trouble occurred.
+    // Every kind of fault occurred.
     EXPECT_GT(refused_, requests_ / 100);
     EXPECT_GT(failed_steps_, requests_ / 100);
     EXPECT_GT(statistics.failed, requests_ / 1000);
@@ -191,7 +191,7 @@ TEST(SchedulerFault, LeavesNothingBehindAfterAStressRun) {
 
 // The allocations of a short run fail one by one, wherever they are; the run goes on. Only what
 // fails while a token is taken may end a request.
-TEST(SchedulerFault, GoesOnAfterAnAllocationFailed) {
+TEST(SchedulerFault, GoesOnAfterAFailedAllocation) {
   const model::Decoder decoder = reference::toy_decoder();
   const auto prompt = trial::random_tokens(decoder.config(), 30, 1);
   std::vector<Token> expected;
@@ -239,9 +239,9 @@ TEST(SchedulerFault, GoesOnAfterAnAllocationFailed) {
   EXPECT_GT(failed_requests, 0);
 }
 
-// Each allocation fails once, in whichever thread: what does not give its text fails, and runs no
-// further.
-TEST(ServiceFault, LosesNothingWhereMemoryIsNotToBeHad) {
+// Each allocation fails once, in whichever thread: a request that does not give its whole text
+// reports a failure and has ended.
+TEST(ServiceFault, LosesNoRequestWhenAllocationsFail) {
   const model::Decoder decoder = reference::toy_decoder();
   Borrowed borrowed(decoder);
   Request wanted = {.prompt = trial::random_tokens(decoder.config(), 8, 5),

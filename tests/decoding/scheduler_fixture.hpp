@@ -1,7 +1,5 @@
-// tests/decoding/scheduler_fixture.hpp - a scheduler with what it borrows, for tests of who runs
-// and how it ends.
-//
-// Depends on  decoding/models.hpp, law/models.hpp, decoding/scheduler.hpp
+// tests/decoding/scheduler_fixture.hpp - a scheduler with the objects that it borrows, for tests of
+// its requests.
 #pragma once
 
 #include "decoding/models.hpp"
@@ -31,7 +29,7 @@ inline Request request(Tokens prompt, Index new_tokens, int priority = 0) {
       .prompt = std::move(prompt), .options = {.max_new_tokens = new_tokens}, .priority = priority};
 }
 
-// A scheduler with what it borrows, and the events so far.
+// A scheduler with the objects that it borrows, and the events so far.
 class SchedulerHarness {
  public:
   SchedulerHarness(const model::Decoder& decoder, Index pages, const model::Limits& limits,
@@ -85,7 +83,7 @@ class SchedulerTest : public testing::Test {
   Tokens prompt(Index length, unsigned seed) const {
     return trial::random_tokens(decoder_.config(), length, seed);
   }
-  // What the request gives by itself.
+  // What the request gives in a run alone.
   Tokens alone(const Request& request) const {
     kv::Contiguous<codec::F32> store(decoder_.config().geometry(), 200);
     model::Workspace workspace(decoder_.config(), {.rows = 200});

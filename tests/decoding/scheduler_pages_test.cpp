@@ -17,7 +17,7 @@ namespace {
 using namespace trial_requests;
 using SchedulerPages = SchedulerTest;
 
-// Of 34 tokens the 32 in whole pages, most of which are no prompt.
+// Of 34 tokens the 32 in whole pages are cached, most of them generated ones.
 TEST_F(SchedulerPages, CachesTheTextOfAPreemptedRequest) {
   SchedulerHarness harness(decoder_, 8, limits_);
   const RequestId id = harness.submit(request(prompt(10, 1), 30));
@@ -76,7 +76,7 @@ TEST_F(SchedulerPages, StartsNoRequestThatTheNextTokenWouldPreempt) {
   EXPECT_EQ(harness.scheduler().statistics().preemptions, 0);
 }
 
-TEST_F(SchedulerPages, TakesPagesOfTheLessImportant) {
+TEST_F(SchedulerPages, PreemptsRequestsOfLowerPriority) {
   SchedulerHarness harness(decoder_, 4, limits_);
   const RequestId low = harness.submit(request(prompt(40, 1), 12, -1));
   harness.step();
@@ -90,7 +90,7 @@ TEST_F(SchedulerPages, TakesPagesOfTheLessImportant) {
   EXPECT_EQ(harness.outcome(low).preemptions, 1);
 }
 
-TEST_F(SchedulerPages, RunsAsManyAsThereAreRowsOfLogitsFor) {
+TEST_F(SchedulerPages, RunsAsManyRequestsAsThereAreRowsOfLogits) {
   SchedulerHarness harness(decoder_, 8, {.rows = 8, .logit_rows = 2, .sequences = 4});
   for (unsigned seed = 1; seed <= 4; ++seed) harness.submit(request(prompt(1, seed), 3));
   harness.step();
@@ -99,7 +99,7 @@ TEST_F(SchedulerPages, RunsAsManyAsThereAreRowsOfLogitsFor) {
   EXPECT_EQ(harness.scheduler().statistics().generated_tokens, 12);
 }
 
-TEST_F(SchedulerPages, NeverUsesMorePagesThanItMay) {
+TEST_F(SchedulerPages, NeverUsesMoreThanMaxPages) {
   SchedulerHarness harness(decoder_, 20, limits_, {.max_pages = 5});
   EXPECT_THROW(harness.submit(request(prompt(81, 1), 1)), CacheFull);
   std::vector<RequestId> ids;
@@ -137,9 +137,8 @@ TEST_F(SchedulerPages, TakesDraftsOnFreePagesOnly) {
   EXPECT_EQ(harness.scheduler().statistics().preemptions, 0);
 }
 
-// A more important request that would not fit beside those before it takes nothing from those
-// behind it.
-TEST_F(SchedulerPages, PreemptsNothingInVain) {
+// A request that would not fit beside those ahead of it preempts none of those behind it.
+TEST_F(SchedulerPages, PreemptsNoRequestInVain) {
   SchedulerHarness harness(decoder_, 8, {.rows = 128, .logit_rows = 4, .sequences = 4}, {}, false);
   const RequestId first = harness.submit(request(prompt(60, 1), 20, 9));
   const RequestId last = harness.submit(request(prompt(4, 2), 8, 0));
@@ -153,7 +152,7 @@ TEST_F(SchedulerPages, PreemptsNothingInVain) {
   EXPECT_EQ(harness.tokens(large), alone(request(prompt(60, 3), 20)));
 }
 
-// A page is in use by others than requests.
+// A store outside of the scheduler uses a page.
 TEST_F(SchedulerPages, EndsWithAFullCacheWhenOthersHoldThePages) {
   SchedulerHarness harness(decoder_, 3, limits_);
   kv::Paged<codec::F32> guest(harness.pool());
@@ -168,7 +167,7 @@ TEST_F(SchedulerPages, EndsWithAFullCacheWhenOthersHoldThePages) {
   EXPECT_EQ(harness.pool().used_pages(), 1);
 }
 
-// Pages are cached by a tree that the scheduler does not know, so that they stay in use.
+// A tree that the scheduler does not know caches pages, so that they stay in use.
 TEST_F(SchedulerPages, EndsWithAFullCacheWhenAnotherTreeCachesThePages) {
   for (bool shares : {false, true}) {
     SchedulerHarness harness(decoder_, 4, limits_, {}, shares);
@@ -190,7 +189,7 @@ TEST_F(SchedulerPages, EndsWithAFullCacheWhenAnotherTreeCachesThePages) {
   }
 }
 
-TEST_F(SchedulerPages, RunsTheMoreImportantFirst) {
+TEST_F(SchedulerPages, RunsHigherPrioritiesFirst) {
   SchedulerHarness harness(decoder_, 8, {.rows = 32, .logit_rows = 1, .sequences = 1});
   const RequestId low = harness.submit(request(prompt(4, 1), 6, -1));
   harness.step();
@@ -224,7 +223,7 @@ TEST_F(SchedulerPages, LetsNoRequestWaitForEver) {
   }
 }
 
-TEST_F(SchedulerPages, ReusesWhatEarlierPromptsLeft) {
+TEST_F(SchedulerPages, ReusesThePrefixesOfEarlierPrompts) {
   SchedulerHarness harness(decoder_, 20, limits_);
   const Tokens shared = prompt(50, 1);
   Request wanted = request(shared, 6);
@@ -247,7 +246,7 @@ TEST_F(SchedulerPages, ReusesWhatEarlierPromptsLeft) {
   EXPECT_EQ(tree.reused_tokens, 48);
 }
 
-TEST_F(SchedulerPages, SharesAPromptAsSoonAsItIsComputed) {
+TEST_F(SchedulerPages, SharesThePagesOfAPromptAsSoonAsItIsComputed) {
   SchedulerHarness harness(decoder_, 20, limits_);
   const Request wanted = request(prompt(40, 1), 20);
   harness.submit(wanted);
@@ -259,7 +258,7 @@ TEST_F(SchedulerPages, SharesAPromptAsSoonAsItIsComputed) {
 }
 
 // Eight copies of the prompt would take 32 pages.
-TEST_F(SchedulerPages, RunsManyOnThePagesOfOnePrompt) {
+TEST_F(SchedulerPages, RunsManyRequestsOnThePagesOfOnePrompt) {
   SchedulerHarness harness(decoder_, 20, {.rows = 64, .logit_rows = 8, .sequences = 8});
   const Tokens shared = prompt(64, 1);
   harness.submit(request(shared, 1));
@@ -274,8 +273,9 @@ TEST_F(SchedulerPages, RunsManyOnThePagesOfOnePrompt) {
   for (RequestId id : ids) EXPECT_EQ(harness.tokens(id), alone(wanted));
 }
 
-// Four prompts that begin alike, at once: the first is computed, and then the others run on it.
-TEST_F(SchedulerPages, ComputesOnceWhatPromptsThatComeTogetherShare) {
+// Four prompts with a common prefix arrive at once: the first is computed, and the others then
+// share its pages.
+TEST_F(SchedulerPages, ComputesAPrefixOfPromptsThatArriveTogetherOnce) {
   SchedulerHarness harness(decoder_, 40, limits_);
   std::vector<std::pair<RequestId, Request>> requests;
   for (Token own = 1; own <= 4; ++own) {
@@ -293,7 +293,7 @@ TEST_F(SchedulerPages, ComputesOnceWhatPromptsThatComeTogetherShare) {
 }
 
 // A cached prompt of whole pages, in a pool that has no page for a copy of the last.
-TEST_F(SchedulerPages, GivesUpSharingWhereNoPageIsLeftForACopy) {
+TEST_F(SchedulerPages, RecomputesAPrefixWhenNoPageIsLeftForACopy) {
   SchedulerHarness harness(decoder_, 2, limits_);
   const Request wanted = request(prompt(32, 1), 1);
   harness.submit(wanted);

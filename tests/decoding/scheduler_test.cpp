@@ -1,5 +1,5 @@
-// tests/decoding/scheduler_test.cpp - requests in a batch get what they get alone, or are
-// refused.
+// tests/decoding/scheduler_test.cpp - requests in a batch get the tokens that they get alone, or
+// are refused.
 #include "decoding/scheduler_fixture.hpp"
 
 #include <decant/core/shape.hpp>
@@ -21,7 +21,7 @@ namespace {
 
 using namespace trial_requests;
 
-TEST_F(SchedulerTest, GivesEachRequestWhatItGetsAlone) {
+TEST_F(SchedulerTest, GivesEachRequestTheTokensOfARunAlone) {
   SchedulerHarness harness(decoder_, 40, limits_);
   std::vector<std::pair<RequestId, Request>> requests;
   for (unsigned seed = 1; seed <= 9; ++seed) {
@@ -52,7 +52,7 @@ TEST_F(SchedulerTest, GivesEachRequestWhatItGetsAlone) {
   EXPECT_EQ(statistics.computed_tokens, 7 * 45 + 9 * 3 + 45 - 9);
 }
 
-TEST_F(SchedulerTest, RefusesWhatNeverFitsAndGoesOn) {
+TEST_F(SchedulerTest, RefusesRequestsThatNeverFitAndGoesOn) {
   SchedulerHarness harness(decoder_, 2, limits_);  // 32 tokens
   try {
     harness.submit(request(prompt(33, 1), 1));
@@ -72,7 +72,7 @@ TEST_F(SchedulerTest, RefusesWhatNeverFitsAndGoesOn) {
   EXPECT_EQ(harness.scheduler().statistics().submitted, 2);
 }
 
-TEST_F(SchedulerTest, RefusesNonsenseAndChangesNothing) {
+TEST_F(SchedulerTest, RefusesInvalidRequestsAndChangesNothing) {
   SchedulerHarness harness(decoder_, 8, limits_);
   const auto refused = [&](const auto& spoil) {
     Request wanted = request({1, 2}, 4);
@@ -95,7 +95,7 @@ TEST_F(SchedulerTest, RefusesNonsenseAndChangesNothing) {
   EXPECT_EQ(harness.scheduler().statistics().steps, 0);
 }
 
-TEST_F(SchedulerTest, RefusesOptionsThatMeanNothing) {
+TEST_F(SchedulerTest, RefusesInvalidOptions) {
   model::Workspace workspace(decoder_.config(), limits_);
   Pool pool(decoder_.config().geometry(), 4, 16), other(decoder_.config().geometry(), 4, 16);
   Tree foreign(other);
@@ -161,7 +161,7 @@ TEST_F(SchedulerTest, DrawsTheSameTokensInAnyBatchAndAfterPreemption) {
     EXPECT_EQ(harness.tokens(reference), expected);
     EXPECT_EQ(harness.outcome(first).preemptions, 1);
     EXPECT_EQ(harness.outcome(reference).preemptions, 0);
-    // What it had in whole pages is cached.
+    // The whole pages of the preempted request are cached.
     EXPECT_LT(harness.outcome(first).computed_tokens, 20 + 16 - 1 + 16);
   }
 }
@@ -202,7 +202,7 @@ TEST_F(SchedulerTest, TakesDraftsWithTheRowsThatAreLeft) {
             11 + 30 - 1 + statistics.proposed_tokens - statistics.accepted_tokens);
 }
 
-TEST(SchedulerOfLearnedPositions, EndsWhereTheyDo) {
+TEST(SchedulerOfLearnedPositions, EndsRequestsWhenPositionsRunOut) {
   const Tokens script = {1, 2, 3, 4, 5, 6};
   const model::Decoder decoder = reference::reciting_decoder(script, 8);
   SchedulerHarness harness(decoder, 4, {.rows = 8, .logit_rows = 8, .sequences = 2});
@@ -221,7 +221,7 @@ TEST(SchedulerOfLearnedPositions, EndsWhereTheyDo) {
   EXPECT_EQ(harness.tokens(endless), harness.tokens(id));
 }
 
-TEST(SchedulerOfNothing, StepsInVain) {
+TEST(SchedulerWithoutRequests, MakesNoStep) {
   const model::Decoder decoder = reference::toy_decoder();
   SchedulerHarness harness(decoder, 4, {.rows = 8, .logit_rows = 2, .sequences = 2});
   EXPECT_TRUE(harness.scheduler().idle());

@@ -1,4 +1,5 @@
-// tests/decoding/service_test.cpp - a scheduler behind its lock: many threads, one set of answers.
+// tests/decoding/service_test.cpp - many threads submit requests to one scheduler, and get the
+// tokens of runs alone.
 #include "decoding/models.hpp"
 #include "law/models.hpp"
 
@@ -119,7 +120,7 @@ TEST_F(ServiceTest, AnswersManyThreads) {
   EXPECT_EQ(pool_.used_pages(), 0);
 }
 
-TEST_F(ServiceTest, CountsWhatItHasDelivered) {
+TEST_F(ServiceTest, HasCountedARequestWhenItsEndIsKnown) {
   Service service(scheduler_);
   for (Index n = 1; n <= (trial::kSlowBuild ? 20 : 300); ++n) {
     Stream stream = service.submit(request(1, 2));
@@ -128,7 +129,7 @@ TEST_F(ServiceTest, CountsWhatItHasDelivered) {
   }
 }
 
-TEST_F(ServiceTest, RefusesAtOnceAndGoesOn) {
+TEST_F(ServiceTest, RefusesInvalidRequestsAtOnceAndGoesOn) {
   Service service(scheduler_);
   EXPECT_THROW(service.submit(Request{}), std::invalid_argument);
   EXPECT_THROW(service.submit(request(1, 1000)), CacheFull);
@@ -140,7 +141,7 @@ TEST_F(ServiceTest, RefusesAtOnceAndGoesOn) {
   EXPECT_EQ(read(stream), alone(request(1, 4)));
 }
 
-TEST_F(ServiceTest, DeliversTheErrorOfWhatFailed) {
+TEST_F(ServiceTest, DeliversTheErrorOfAFailedRequest) {
   Service service(scheduler_);
   Request bad = request(1, 8);
   bad.sink = [count = 0](Token) mutable {
@@ -155,7 +156,7 @@ TEST_F(ServiceTest, DeliversTheErrorOfWhatFailed) {
 }
 
 // An executor that fails for a while, and then for good.
-TEST_F(ServiceTest, SurvivesAStepThatFails) {
+TEST_F(ServiceTest, SurvivesFailingSteps) {
   struct Moody final : Executor {
     std::atomic<int> failures = 3;
     Index threads() const noexcept override { return 1; }
@@ -194,8 +195,8 @@ TEST_F(ServiceTest, SurvivesAStepThatFails) {
   EXPECT_EQ(heard, 0);
 }
 
-// A request that comes when all others have just been given up, and steps still fail.
-TEST_F(ServiceTest, GivesUpAgainWhereStepsGoOnFailing) {
+// A request that arrives after all others were ended by an error, while steps still fail.
+TEST_F(ServiceTest, EndsNewRequestsTooWhileStepsFail) {
   struct Broken final : Executor {
     std::function<void()> meanwhile;
     int steps = 0;
@@ -216,7 +217,7 @@ TEST_F(ServiceTest, GivesUpAgainWhereStepsGoOnFailing) {
   EXPECT_THROW(std::rethrow_exception(late.get_future().get().wait().error), std::runtime_error);
 }
 
-TEST_F(ServiceTest, CancelsWhatIsLeftWhenDestroyed) {
+TEST_F(ServiceTest, CancelsRemainingRequestsWhenDestroyed) {
   std::optional<Stream> stream;
   {
     Service service(scheduler_);
@@ -233,7 +234,7 @@ TEST_F(ServiceTest, CancelsWhatIsLeftWhenDestroyed) {
   EXPECT_EQ(pool_.used_pages(), 0);
 }
 
-// A request that ends with all others has the tokens that came before.
+// A request that ends because steps fail has the tokens before the failure.
 TEST_F(ServiceTest, DeliversTheTokensBeforeAFailure) {
   struct Tiring final : Executor {
     std::atomic<bool> tired = false;
@@ -259,7 +260,7 @@ TEST_F(ServiceTest, DeliversTheTokensBeforeAFailure) {
 }
 
 // Every submitted request ends, however soon the service is destroyed.
-TEST_F(ServiceTest, EndsWhatCameLast) {
+TEST_F(ServiceTest, EndsRequestsSubmittedJustBeforeItIsDestroyed) {
   for (unsigned round = 0; round < (trial::kSlowBuild ? 20u : 200u); ++round) {
     std::vector<Stream> streams;
     {
@@ -274,7 +275,7 @@ TEST_F(ServiceTest, EndsWhatCameLast) {
   EXPECT_EQ(pool_.used_pages(), 0);
 }
 
-TEST_F(ServiceTest, CancelsAStreamThatNobodyReads) {
+TEST_F(ServiceTest, CancelsARequestWhoseStreamIsDestroyed) {
   Service service(scheduler_);
   {
     const Stream dropped = service.submit(slow());

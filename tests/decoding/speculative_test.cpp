@@ -1,5 +1,5 @@
-// Drafts change no token and leave nothing behind: with any drafter a run gives the tokens, and
-// its store the rows, of the run without.
+// tests/decoding/speculative_test.cpp - with any drafter a run gives the tokens, and its store the
+// rows, of a run without drafts.
 #include "decoding/models.hpp"
 #include "law/models.hpp"
 
@@ -28,7 +28,7 @@ namespace {
 using F32Store = kv::Contiguous<codec::F32>;
 using Ids = std::vector<Token>;
 
-// Knows what will come, and says something else every so often.
+// Proposes the right tokens, with a wrong one every so often.
 struct KnowingDrafter {
   Ids whole;
   Index most = 4;
@@ -47,7 +47,7 @@ struct KnowingDrafter {
   }
 };
 
-// What a run left: its tokens, and the rows of its store.
+// The result of a run: its tokens, and the rows of its store.
 struct Outcome {
   Generation generation;
   std::vector<float> rows;
@@ -151,7 +151,7 @@ TEST_F(Speculative, EndsAtAnEndTokenAmongDrafts) {
   }
 }
 
-TEST_F(Speculative, LeavesNoDraftWhereTheSinkEndsOrThrows) {
+TEST_F(Speculative, LeavesNoDraftWhenTheSinkEndsOrThrows) {
   const Outcome free = plain({.max_new_tokens = 30});
   for (Index last : {1, 2, 5}) {
     for (unsigned way = 0; way < 4; ++way) {
@@ -207,8 +207,9 @@ TEST_F(Speculative, ProposesNothingWithOneRowOfLogits) {
   EXPECT_EQ(found.generation.statistics.proposed_tokens, 0);
 }
 
-// A model that drafts for itself is always right; another one is not, and nothing changes.
-TEST_F(Speculative, TakesDraftsOfAnyModel) {
+// Drafts of the model itself are always accepted, those of another one are not; the tokens are the
+// same.
+TEST_F(Speculative, GivesTheSameTokensWithDraftsOfAnyModel) {
   for (const GenerateOptions& options : ways()) {
     const Outcome expected = plain(options);
     for (unsigned seed : {5u, 6u}) {
@@ -231,7 +232,7 @@ TEST_F(Speculative, TakesDraftsOfAnyModel) {
 }
 
 // The last draft is not fed, so that the drafter's store is one row short when all are accepted.
-TEST_F(Speculative, DraftersDropExactlyWhatWasRejected) {
+TEST_F(Speculative, DraftersDropExactlyTheRejectedTokens) {
   const trial::Family family = trial::llama();
   for (Index accepted = 0; accepted <= 4; ++accepted) {
     F32Store store(family.config.geometry(), 120);
@@ -255,7 +256,7 @@ TEST_F(Speculative, DraftersDropExactlyWhatWasRejected) {
   }
 }
 
-TEST_F(Speculative, WorksInPagesAndRings) {
+TEST_F(Speculative, WorksOnPagedStoresAndRings) {
   trial::Family family = trial::windowed();
   family.config.windows = {20, 20, 20};
   const model::Decoder decoder = trial::decoder_of(family);
@@ -284,7 +285,7 @@ TEST_F(Speculative, WorksInPagesAndRings) {
 }
 
 // Another sequence takes all pages but one, which has room for a token and not for drafts.
-TEST_F(Speculative, DoesWithoutDraftsWhenThePoolIsFull) {
+TEST_F(Speculative, GoesOnWithoutDraftsWhenThePoolIsFull) {
   kv::PagePool<codec::F32> pool(decoder_.config().geometry(), 5, 16);
   kv::Paged<codec::F32> other(pool);
   kv::Paged<codec::F32> store(pool);
@@ -304,7 +305,7 @@ TEST_F(Speculative, DoesWithoutDraftsWhenThePoolIsFull) {
   EXPECT_TRUE(std::ranges::equal(result.tokens, std::span(free.generation.tokens).first(8)));
 }
 
-TEST_F(Speculative, ChangesNothingThatLooksBack) {
+TEST_F(Speculative, ShowsMasksTheTextOfARunWithoutDrafts) {
   const Outcome free = plain({.max_new_tokens = 30});
   Ids ends = {free.generation.tokens[3], free.generation.tokens[9]};
   std::vector<std::uint32_t> words(
@@ -328,9 +329,9 @@ TEST_F(Speculative, ChangesNothingThatLooksBack) {
   EXPECT_EQ(recomputed.generation.statistics.proposed_tokens, 0);
 }
 
-// A drafter whose store is small, or is a ring that cannot go back far, proposes less or begins
-// anew.
-TEST_F(Speculative, TakesDraftersWithLittleRoom) {
+// A drafter whose store is small proposes fewer drafts; one whose ring cannot be rewound far
+// recomputes.
+TEST_F(Speculative, TakesDraftersWithSmallStores) {
   const trial::Family family = trial::llama();
   const Outcome expected = plain({.max_new_tokens = 40});
   F32Store small(family.config.geometry(), 24);

@@ -1,4 +1,4 @@
-// Rates from counts and times; nothing divides by zero.
+// tests/decoding/statistics_test.cpp - rates from counts and times; nothing divides by zero.
 #include <decant/decoding/statistics.hpp>
 
 #include <gtest/gtest.h>

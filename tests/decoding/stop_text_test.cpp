@@ -1,4 +1,5 @@
-// Stop strings across pieces: the text shown must be the same for every way of cutting it.
+// tests/decoding/stop_text_test.cpp - stop strings across pieces: the text shown is the same for
+// every way of cutting it.
 #include <decant/decoding/stop.hpp>
 
 #include <gtest/gtest.h>
@@ -53,14 +54,14 @@ void expect_in_every_cut(const std::vector<std::string>& stops, std::string_view
   }
 }
 
-TEST(StopText, IsSeenAcrossPieces) {
+TEST(StopText, FindsAStopAcrossPieces) {
   EXPECT_EQ(show({"own fox"}, {"The quick br", "own", " fox", " jumps"}),
             (Shown{"The quick br", true}));
   EXPECT_EQ(show({"five"}, {"four, ", "five", ", six"}), (Shown{"four, ", true}));
   EXPECT_EQ(show({"fox"}, {"brown fox jumps"}), (Shown{"brown ", true}));
 }
 
-TEST(StopText, EarliestStartWins) {
+TEST(StopText, EndsAtTheStopThatStartsFirst) {
   EXPECT_EQ(show({"abcd", "cab"}, {"abcab", "cd!"}), (Shown{"ab", true}));
   EXPECT_EQ(show({"cab", "abcd"}, {"abcab", "cd!"}), (Shown{"ab", true}));
 }
@@ -82,7 +83,7 @@ TEST(StopText, IncludesTheStopExactlyInEveryCut) {
   expect_in_every_cut({"abc", "ab", "abcd"}, "xabcdabc", {"xab", true}, true);
 }
 
-TEST(StopText, OfSeveralAtOnePlaceTheShortestEndsTheText) {
+TEST(StopText, EndsAtTheShortestOfStopsThatStartTogether) {
   expect_in_every_cut({"abcd", "ab"}, "xabcd", {"xab", true}, true);
 }
 
@@ -95,7 +96,7 @@ TEST(StopText, ReleasesWhatCanNoLongerBecomeAStop) {
   EXPECT_FALSE(filter.stopped());
 }
 
-TEST(StopText, FlushesAHalfStopAtTheEnd) {
+TEST(StopText, ReleasesAPartOfAStopAtTheEnd) {
   StopText filter({"<end>"});
   EXPECT_EQ(filter.push("text <en"), "text ");
   EXPECT_EQ(filter.finish(), "<en");
@@ -103,7 +104,7 @@ TEST(StopText, FlushesAHalfStopAtTheEnd) {
   EXPECT_EQ(filter.finish(), "");
 }
 
-TEST(StopText, FindsAStopInWhatWasHeldForAnother) {
+TEST(StopText, FindsAStopInTextHeldBackForAnother) {
   StopText filter({"abcX", "bc"});
   EXPECT_EQ(filter.push("abc"), "");  // abcX would start earlier
   EXPECT_FALSE(filter.stopped());
@@ -132,7 +133,7 @@ TEST(StopText, WithoutStopsPassesEverythingAtOnce) {
   EXPECT_EQ(filter.finish(), "");
 }
 
-TEST(StopText, PassesBytesThatAreNotText) {
+TEST(StopText, PassesInvalidUtf8) {
   const std::string bytes("a\0b\xFF", 4);
   StopText filter({"zz"});
   EXPECT_EQ(filter.push(bytes), bytes);

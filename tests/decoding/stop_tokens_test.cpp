@@ -1,4 +1,4 @@
-// Which ids end a run, and when they are impossible.
+// tests/decoding/stop_tokens_test.cpp - which ids end a run, and when they are impossible.
 #include <decant/decoding/stop.hpp>
 
 #include <gtest/gtest.h>
@@ -18,20 +18,20 @@ TEST(StopTokens, EveryEndTokenOfTheListEnds) {
   EXPECT_FALSE(stops.is_stop(9));
 }
 
-TEST(StopTokens, NoneIsAListToo) {
+TEST(StopTokens, MayBeNone) {
   const StopTokens stops;
   EXPECT_FALSE(stops.is_end(0));
   EXPECT_FALSE(stops.is_stop(0));
 }
 
-TEST(StopTokens, IgnoringEndTokensLeavesTheCallersStops) {
+TEST(StopTokens, OfTheCallerActWhenEndTokensAreIgnored) {
   const StopTokens stops{.end_tokens = {1, 8, 9}, .stop_tokens = {5}, .ignore_end_tokens = true};
   EXPECT_FALSE(stops.is_end(9));
   EXPECT_TRUE(stops.is_stop(5));
   EXPECT_FALSE(stops.is_stop(9));
 }
 
-TEST(StopTokens, BanOnlyWhatEndsAndOnlyEarly) {
+TEST(StopTokens, AreBannedOnlyBeforeTheMinimum) {
   const StopTokens stops{.end_tokens = {1, 4}, .stop_tokens = {3}, .min_new_tokens = 3};
   for (Index generated : {0, 1, 2}) {
     std::vector<float> logits(5, 0.5f);

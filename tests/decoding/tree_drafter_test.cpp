@@ -1,4 +1,4 @@
-// tests/decoding/tree_drafter_test.cpp - trees of drafts: the tokens and rows of a run without.
+// tests/decoding/tree_drafter_test.cpp - tree drafts: the tokens and rows of a run without drafts.
 #include "decoding/models.hpp"
 #include "law/models.hpp"
 
@@ -22,7 +22,7 @@ namespace {
 
 using Branch = std::vector<Token>;
 
-// Knows what will come, and proposes it in one of its branches, or in part.
+// Proposes the right tokens, or the first of them, in one of its branches.
 struct Oracle {
   Branch whole;
   Index branches = 3;
@@ -163,7 +163,7 @@ TEST_F(TreeDraftsF32, LeavesTheRightRowsWhenASinkThrowsOnAnotherBranch) {
   EXPECT_TRUE(trial::same_bits(rows, rows_of(plain)));
 }
 
-TEST_F(TreeDraftsF32, DoesWithoutDraftsWhenThePoolIsFull) {
+TEST_F(TreeDraftsF32, GoesOnWithoutDraftsWhenThePoolIsFull) {
   Store plain(pool_);
   NoDrafts none;
   const Generation expected = run(plain, none);

@@ -18,7 +18,7 @@ std::atomic<long> allocations = 0;
 std::atomic<long> until_failure = -1;
 
 // Runs `work` with its first allocation failing, then with its second, until none fails; after each
-// failure `check` looks at what is left. Gives how many failed.
+// failure `check` looks at what is left. Returns how many failed.
 template <class Work, class Check>
 long fail_each_allocation(Work&& work, Check&& check) {
   for (long at = 0;; ++at) {

@@ -72,7 +72,7 @@ Generation alone(const model::Decoder& decoder, const Request& request) {
   return generate(decoder, store, workspace, request.prompt, request.options);
 }
 
-// Whether it is a prefix of `whole`, bit for bit; all of it unless it was cut short.
+// Expects `part` to be a prefix of `whole`, bit for bit, and all of it unless it was cut short.
 void expect_same(const Generation& whole, const Generation& part, bool cut) {
   ASSERT_LE(part.tokens.size(), whole.tokens.size());
   ASSERT_EQ(part.log_probabilities.size(), part.tokens.size());
@@ -92,7 +92,7 @@ void expect_same(const Generation& whole, const Generation& part, bool cut) {
   EXPECT_EQ(part.ended_by, whole.ended_by);
 }
 
-struct Told {
+struct Results {
   std::map<decoding::RequestId, Generation> generations;
   decoding::SchedulerStatistics statistics;
   kv::PrefixStatistics prefixes;
@@ -101,35 +101,37 @@ struct Told {
 
 // Requests that arrive at random steps, of which some are cancelled and some preempted.
 template <codec::Codec C>
-Told run(const model::Decoder& decoder, const std::vector<Request>& requests,
-         std::mt19937& random) {
+Results run(const model::Decoder& decoder, const std::vector<Request>& requests,
+            std::mt19937& random) {
   const model::Config& config = decoder.config();
   model::Workspace workspace(config, {.rows = 40, .logit_rows = 12, .sequences = 6});
   kv::PagePool<C> pool(config.geometry(), 14, 16);
   kv::PrefixTree<C> tree(pool, 8);
   decoding::Scheduler<C> scheduler(decoder, workspace, pool,
                                    {.prefill_token_budget = 30, .ageing_steps = 40}, &tree);
-  Told told;
+  Results results;
   for (std::size_t next = 0; next < requests.size() || !scheduler.idle();) {
     while (next < requests.size() && below(random, 3) == 0) {
       EXPECT_EQ(scheduler.submit(requests[next]), next + 1);
       next += 1;
     }
     // One that runs, waits or has ended.
-    const auto someone = [&] { return told.generations.size() + below<std::size_t>(random, 10); };
+    const auto someone = [&] {
+      return results.generations.size() + below<std::size_t>(random, 10);
+    };
     while (below(random, 3) > 0) scheduler.preempt(someone());
     if (below(random, 40) == 0) scheduler.cancel(someone());
     for (decoding::Event& event : scheduler.step()) {
       if (!event.outcome) continue;
-      told.accepted += event.outcome->generation.statistics.accepted_tokens;
-      told.generations.emplace(event.request, std::move(event.outcome->generation));
+      results.accepted += event.outcome->generation.statistics.accepted_tokens;
+      results.generations.emplace(event.request, std::move(event.outcome->generation));
     }
     EXPECT_EQ(pool.free_pages() + pool.used_pages() + pool.cached_pages(), pool.total_pages());
   }
   EXPECT_EQ(pool.used_pages(), 0);
-  told.statistics = scheduler.statistics();
-  told.prefixes = tree.statistics();
-  return told;
+  results.statistics = scheduler.statistics();
+  results.prefixes = tree.statistics();
+  return results;
 }
 
 template <class C>
@@ -145,23 +147,23 @@ TYPED_TEST(SchedulerLaw, GivesEveryRequestTheBitsOfItsRunAlone) {
   for (int n = 0; n < (trial::kSlowBuild ? 60 : 200); ++n) {
     requests.push_back(random_request(decoder.config(), random, branched));
   }
-  const Told told = run<TypeParam>(decoder, requests, random);
-  ASSERT_EQ(told.generations.size(), requests.size());
+  const Results results = run<TypeParam>(decoder, requests, random);
+  ASSERT_EQ(results.generations.size(), requests.size());
   Index cut = 0;
-  for (const auto& [id, generation] : told.generations) {
+  for (const auto& [id, generation] : results.generations) {
     const bool cancelled = generation.reason == decoding::Reason::cancelled;
     cut += cancelled;
     SCOPED_TRACE(id);
     expect_same(alone<TypeParam>(decoder, requests[id - 1]), generation, cancelled);
     if (this->HasFatalFailure()) return;
   }
-  // Everything above did happen.
+  // Drafts, preemption, cached prefixes and cancellation all occurred.
   EXPECT_GT(branched, std::ssize(requests) / 4);
-  EXPECT_GT(told.statistics.preemptions, std::ssize(requests) / 4);
-  EXPECT_GT(told.prefixes.hits, std::ssize(requests) / 4);
-  EXPECT_GT(told.accepted, 0);
+  EXPECT_GT(results.statistics.preemptions, std::ssize(requests) / 4);
+  EXPECT_GT(results.prefixes.hits, std::ssize(requests) / 4);
+  EXPECT_GT(results.accepted, 0);
   EXPECT_GT(cut, 0);
-  EXPECT_EQ(told.statistics.failed, 0);
+  EXPECT_EQ(results.statistics.failed, 0);
 }
 
 }  // namespace

@@ -47,7 +47,7 @@ TYPED_TEST(Stores, GiveTheBitsOfAContiguousOneInPagesOfAnySize) {
   }
 }
 
-TYPED_TEST(Stores, GiveTheBitsOfAnUndisturbedOneAfterForksAndRewinds) {
+TYPED_TEST(Stores, GiveTheSameBitsAfterForksAndRewinds) {
   const trial::Family family = trial::normed_heads();
   const model::Decoder decoder = trial::decoder_of(family);
   const auto one = trial::random_tokens(family.config, 90, 4);
@@ -83,7 +83,7 @@ TYPED_TEST(Stores, GiveTheBitsOfAnUndisturbedOneAfterForksAndRewinds) {
                        (store.rewind(89), feed(decoder, store, std::span(one).subspan(89), 1))));
 }
 
-TYPED_TEST(Stores, GiveTheBitsOfAnUndisturbedOneInOneStepWithThoseTheyShareWith) {
+TYPED_TEST(Stores, GiveTheSameBitsInOneStepWithSequencesThatShareTheirPages) {
   trial::expect_undisturbed_in_one_step<TypeParam>();
 }
 
@@ -193,7 +193,7 @@ TYPED_TEST(Stores, GiveTheBitsOfAContiguousOneInARingWithSinkTokens) {
   }
 }
 
-TYPED_TEST(Stores, OfAWindowRefuseModelsThatLookBackFurther) {
+TYPED_TEST(Stores, OfAWindowRefuseModelsWithALongerWindow) {
   const trial::Family family = trial::windowed();  // 65, 1025 and all
   const model::Decoder decoder = trial::decoder_of(family);
   kv::Ring<TypeParam> ring(family.config.geometry(), 1025, 8);
@@ -207,7 +207,7 @@ TYPED_TEST(Stores, OfAWindowRefuseModelsThatLookBackFurther) {
 }
 
 // A step of two sequences with more rows than their rings take at once.
-TYPED_TEST(Stores, OfAWindowTakeStepsLargerThanTheyAre) {
+TYPED_TEST(Stores, OfAWindowTakeStepsOfMoreRowsThanTheirChunk) {
   const trial::Family family = all_windowed();
   const model::Decoder decoder = trial::decoder_of(family);
   const auto one = trial::random_tokens(family.config, 300, 9);

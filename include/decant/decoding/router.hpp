@@ -40,10 +40,9 @@ namespace decant::inline v0::decoding {
 // Units    tokens of a prompt; count a generated token as the number of them that take as long
 struct Replica {
   kv::PrefixSummary prefixes;
-  Index waiting_tokens = 0;  // of prompts that are not computed yet
-  Index running_tokens = 0;  // that are still to be generated, as far as known
-  Index computed_tokens =
-      0;  // so far; of equal costs the least of these wins, then the first replica
+  Index waiting_tokens = 0;   // of prompts that are not computed yet
+  Index running_tokens = 0;   // that are still to be generated, as far as known
+  Index computed_tokens = 0;  // so far: decides between equal costs, then the first replica wins
 };
 
 struct RouterOptions {
