@@ -81,9 +81,8 @@ inline void set_window(const StoreOptions& options, decant::model::Config& confi
   check(options, config.widest_window());
 }
 
-// f(key codec, value codec) for keys and values of different formats. A contiguous store is
-// compiled for these four; any two formats work, but each combination costs some eight seconds of
-// compiling.
+// f(key codec, value codec). Programs are compiled for one format for both and for four mixed ones;
+// stores of any two formats work.
 template <class F>
 decltype(auto) with_formats(const Formats& formats, F&& f) {
   namespace codec = decant::codec;
@@ -91,6 +90,9 @@ decltype(auto) with_formats(const Formats& formats, F&& f) {
   const auto is = [&](Type keys, Type values) {
     return formats.keys == keys && formats.values == values;
   };
+  if (formats.keys == formats.values) {
+    return codec::visit_cache(formats.keys, [&]<class C>(C) { return f(C{}, C{}); });
+  }
   if (is(Type::f16, Type::int8)) return f(codec::F16{}, codec::Int8{});
   if (is(Type::f16, Type::int4)) return f(codec::F16{}, codec::Int4{});
   if (is(Type::int8, Type::f16)) return f(codec::Int8{}, codec::F16{});
@@ -104,28 +106,19 @@ template <class F>
 decltype(auto) with_store(const StoreOptions& options, const decant::model::Config& config,
                           Index capacity, Index chunk, F&& f) {
   namespace kv = decant::kv;
-  if (options.formats.keys != options.formats.values) {
-    decant::expects<UsageError>(options.kind == "contiguous",
-                                "--cache-type: ", name(options.formats),
-                                " is for a contiguous store");
-    return with_formats(options.formats, [&]<class K, class V>(K, V) {
-      kv::Contiguous<K, V> store(config.geometry(), capacity);
-      return f(store);
-    });
-  }
-  return decant::codec::visit_cache(options.formats.keys, [&]<class C>(C) {
+  return with_formats(options.formats, [&]<class K, class V>(K, V) {
     const kv::Geometry geometry = config.geometry();
     if (options.kind == "paged") {
-      kv::PagePool<C> pool(geometry, decant::ceil_div(capacity, options.page_tokens),
-                           options.page_tokens);
-      kv::Paged<C> store(pool);
+      kv::PagePool<K, V> pool(geometry, decant::ceil_div(capacity, options.page_tokens),
+                              options.page_tokens);
+      kv::Paged<K, V> store(pool);
       return f(store);
     }
     if (options.kind == "ring") {
-      kv::Ring<C> store(geometry, config.widest_window(), chunk, config.sink_tokens);
+      kv::Ring<K, V> store(geometry, config.widest_window(), chunk, config.sink_tokens);
       return f(store);
     }
-    kv::Contiguous<C> store(geometry, capacity);
+    kv::Contiguous<K, V> store(geometry, capacity);
     return f(store);
   });
 }

@@ -115,9 +115,7 @@ refused(2 "--cache-type: \"int8:int4\" is not one of" cached_vs_recomputed --cac
 foreach(program perplexity fork_and_share)
   refused(2 "--cache-type" ${program} --cache-type int4)
 endforeach()
-refused(2 "--cache-type: int8:int4 is for a contiguous store" generate --cache-type int8:int4 --store ring --window 9)
 refused(2 "--cache-type: int4:f16 is none of f16:int8" generate --cache-type int4:f16)
-refused(2 "--cache-type: int8:f16 is for a contiguous store" generate --cache-type int8:f16 --store paged)
 refused(2 "--chunks" ${logits} --tokens "1 2" --chunks "9223372036854775807 9223372036854775807")
 
 set(shape --layers 2 --kv-heads 2 --head-dim 8)
