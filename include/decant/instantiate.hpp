@@ -51,16 +51,19 @@
                                              const attention::Plain&,                           \
                                              const attention::Scratch::Worker&);                \
   }                                                                                             \
-  DECANT_INSTANCES_OF_STORE(keyword, kv::Contiguous<Format>)                                    \
-  DECANT_INSTANCES_OF_STORE(keyword, kv::Paged<Format>)                                         \
-  DECANT_INSTANCES_OF_STORE(keyword, kv::Ring<Format>)
+  DECANT_INSTANCES_OF_FORMATS(keyword, Format, Format)
 
-// Contiguous stores whose keys and values differ in format.
-#define DECANT_INSTANCES_OF_MIXED_FORMATS(keyword)                            \
-  DECANT_INSTANCES_OF_STORE(keyword, kv::Contiguous<codec::F16, codec::Int8>) \
-  DECANT_INSTANCES_OF_STORE(keyword, kv::Contiguous<codec::F16, codec::Int4>) \
-  DECANT_INSTANCES_OF_STORE(keyword, kv::Contiguous<codec::Int8, codec::F16>) \
-  DECANT_INSTANCES_OF_STORE(keyword, kv::Contiguous<codec::Int8, codec::Int4>)
+// Every kind of store, with keys and values in formats of their own.
+#define DECANT_INSTANCES_OF_FORMATS(keyword, Keys, Values)         \
+  DECANT_INSTANCES_OF_STORE(keyword, kv::Contiguous<Keys, Values>) \
+  DECANT_INSTANCES_OF_STORE(keyword, kv::Paged<Keys, Values>)      \
+  DECANT_INSTANCES_OF_STORE(keyword, kv::Ring<Keys, Values>)
+
+#define DECANT_INSTANCES_OF_MIXED_FORMATS(keyword)              \
+  DECANT_INSTANCES_OF_FORMATS(keyword, codec::F16, codec::Int8) \
+  DECANT_INSTANCES_OF_FORMATS(keyword, codec::F16, codec::Int4) \
+  DECANT_INSTANCES_OF_FORMATS(keyword, codec::Int8, codec::F16) \
+  DECANT_INSTANCES_OF_FORMATS(keyword, codec::Int8, codec::Int4)
 
 #if defined(DECANT_COMPILED)  // what decant::compiled has need not be compiled again
 DECANT_INSTANCES_OF_FORMAT(extern template, codec::F32)
