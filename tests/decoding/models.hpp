@@ -7,6 +7,7 @@
 
 #include <decant/model/decoder.hpp>
 
+#include <cstddef>
 #include <optional>
 #include <span>
 #include <utility>

@@ -13,7 +13,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace {

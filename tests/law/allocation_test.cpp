@@ -11,6 +11,7 @@
 
 #include <cstddef>
 #include <new>
+#include <span>
 #include <vector>
 
 namespace {

@@ -18,7 +18,9 @@
 #include <bit>
 #include <cstdint>
 #include <cstdio>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace {

@@ -5,6 +5,7 @@
 #include <decant/core/types.hpp>
 
 #include <algorithm>
+#include <cstddef>
 #include <numeric>
 #include <random>
 #include <vector>

@@ -12,6 +12,7 @@
 #include <decant/model/decoder.hpp>
 #include <decant/model/workspace.hpp>
 
+#include <cstddef>
 #include <ostream>
 #include <random>
 #include <span>

@@ -26,7 +26,6 @@
 #include <cstddef>
 #include <optional>
 #include <span>
-#include <utility>
 #include <vector>
 
 namespace decant::inline v0::decoding {

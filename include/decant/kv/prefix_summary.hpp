@@ -21,7 +21,6 @@
 #include <iterator>
 #include <span>
 #include <unordered_set>
-#include <utility>
 #include <vector>
 
 namespace decant::inline v0::kv {
