@@ -1,10 +1,11 @@
 // beam: the most probable continuations of a prompt, and what several cost.
 //
-// You learn how a search over forks of one store is asked for, what a length penalty does, and that
-// beams share the pages of all they have in common.
+// You learn how to search over forks of one store, what a length penalty does, and that beams share
+// the pages of what they have in common.
 #include <decant/decoding/beam.hpp>
 
 #include <decant/codec/plain.hpp>
+#include <decant/core/shape.hpp>
 #include <decant/core/thread_pool.hpp>
 #include <decant/kv/page_pool.hpp>
 #include <decant/kv/paged.hpp>
@@ -16,6 +17,7 @@
 #include "support/model.hpp"
 #include "support/options.hpp"
 
+#include <algorithm>
 #include <iomanip>
 #include <iostream>
 #include <limits>
@@ -66,8 +68,7 @@ void beam(Options options) {
                               .logit_rows = search.beams,
                               .sequences = search.beams},
                              threads);
-  // Old and new beams are there together for a moment, and each may have a page of its own to
-  // write.
+  // Old and new beams exist together for a moment, and each may need a page of its own to write.
   const Index pages = ceil_div(std::ssize(prompt) + search.max_new_tokens, kPageTokens) + 1;
   kv::PagePool<Cell> pool(decoder.config().geometry(), 2 * search.beams * pages, kPageTokens);
   kv::Paged<Cell> store(pool);

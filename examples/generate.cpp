@@ -27,7 +27,6 @@
 #include <cmath>
 #include <iostream>
 #include <string>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -104,7 +103,7 @@ std::vector<Token> encode(const Options& options, const text::Tokenizer& tokeniz
   return tokens;
 }
 
-// What came of a run whose text is shown.
+// The result of a run whose text is shown.
 struct Shown {
   decoding::Generation generation;
   bool stopped = false;  // by a stop string
@@ -125,7 +124,7 @@ void print(const Shown& shown) {
             << "cache                  " << examples::grouped(of.cache_bytes) << " bytes\n";
 }
 
-// A line for each token: what was taken, then the best.
+// A line for each token: the one that was taken, then the most probable ones.
 void print_log_probabilities(const decoding::Generation& generation,
                              const text::Tokenizer& tokenizer) {
   const auto show = [&](const decoding::LogProbability& of) {
@@ -142,8 +141,8 @@ void print_log_probabilities(const decoding::Generation& generation,
   }
 }
 
-// Prints prompt and continuation; the prompt waits for the first token, so that whatever fails
-// before it fails with nothing printed.
+// Prints prompt and continuation; the prompt is printed with the first token, so that a run that
+// fails before prints nothing.
 template <kv::Store S>
 Shown stream(const Options& options, const text::Tokenizer& tokenizer,
              const model::Decoder& decoder, S& store, Index chunk,
@@ -181,7 +180,7 @@ Shown stream(const Options& options, const text::Tokenizer& tokenizer,
   return {std::move(generation), stops.stopped()};
 }
 
-// Refuses options that contradict several answers.
+// Refuses options that do not go with several answers.
 void check_several(const Options& options) {
   const char* asked = options.several.beams > 0 ? "--beams" : "--samples";
   const auto excludes = [&](bool given, const char* other) {

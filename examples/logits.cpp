@@ -16,9 +16,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <iostream>
-#include <numeric>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>

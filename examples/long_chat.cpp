@@ -16,6 +16,7 @@
 #include "support/options.hpp"
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <iomanip>
 #include <iostream>

@@ -16,6 +16,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <iomanip>
 #include <iostream>
 #include <optional>
@@ -111,7 +112,7 @@ double negative_log_likelihood(std::span<const float> logits, Token token) {
   return std::log(sum) + largest - logits[static_cast<std::size_t>(token)];
 }
 
-// e to the mean of that, over all tokens but the first of each window.
+// exp of the mean negative log-likelihood of all tokens but the first of each window.
 double perplexity(std::span<const float> logits, std::span<const Token> tokens, Index window) {
   const std::size_t vocabulary = logits.size() / tokens.size();
   double sum = 0;
@@ -144,9 +145,9 @@ void print_head(Index tokens, Index window) {
 void print_row(const Format& format, const model::Decoder& decoder, Index token_bytes,
                double perplexity, double difference) {
   const std::string weights = format.weights ? std::string(name(*format.weights)) : "as stored";
-  const bool whole = format.activations == Activations::quantised;
+  const bool quantised = format.activations == Activations::quantised;
   std::cout << std::left << std::setw(11) << weights << std::setw(13)
-            << (whole ? "quantised" : "full") << std::setw(10) << examples::name(format.cache)
+            << (quantised ? "quantised" : "full") << std::setw(10) << examples::name(format.cache)
             << std::right << std::setw(12)
             << examples::grouped(model::matrix_bytes(decoder.weights())) << std::setw(15)
             << examples::grouped(token_bytes) << std::fixed << std::setprecision(3) << std::setw(13)
@@ -175,13 +176,13 @@ void compare(const Options& options) {
               store.geometry().template payload_bytes<typename S::Keys, typename S::Values>(1);
           return logits_of(*decoder, tokens, options.window, threads, store);
         });
-    const double surprise = perplexity(logits, tokens, options.window);
-    expects<FormatError>(std::isfinite(surprise), options.model, ": gives logits of NaN");
+    const double value = perplexity(logits, tokens, options.window);
+    expects<FormatError>(std::isfinite(value), options.model, ": gives logits of NaN");
     if (reference.empty()) {
       reference = logits;
       print_head(std::ssize(tokens), options.window);
     }
-    print_row(format, *decoder, token_bytes, surprise, largest_difference(logits, reference));
+    print_row(format, *decoder, token_bytes, value, largest_difference(logits, reference));
   }
 }
 

@@ -19,6 +19,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <filesystem>
 #include <iomanip>
 #include <iostream>
@@ -37,7 +38,7 @@ struct Options {
   Index layers = 0, kv_heads = 0, head_dim = 0;
   examples::StoreOptions store;
   Index tokens = 0, batch = 1, budget = 0;
-  // What only a prediction needs.
+  // Only for a prediction.
   Index hidden_size = 0, heads = 0, intermediate_size = 0, vocabulary = 0;
   std::optional<codec::Type> weights;
   model::Machine machine;
@@ -47,7 +48,7 @@ struct Options {
   bool predicts() const { return measure || machine.bytes_per_second > 0; }
 };
 
-// What a prediction is based on.
+// The options that a prediction is based on.
 void declare_machine(examples::CommandLine& command, Options& options) {
   command.add("--weights", "f32|bf16|f16|q8_0|q4_0", "format of the weights",
               [&options](const std::string& text) {
@@ -95,8 +96,8 @@ void declare(examples::CommandLine& command, Options& options) {
   declare_machine(command, options);
 }
 
-// The model asked for; it also says how long its sequences get. Of a shape alone only the geometry
-// counts, unless the other sizes were given too.
+// The configuration of the given model, which also sets the length of sequences, or of the given
+// shape; of a shape only the geometry counts unless its other sizes are given too.
 model::Config config_of(Options& options) {
   model::Config config;
   if (options.model.empty()) {
@@ -141,7 +142,7 @@ Index granule(const examples::StoreOptions& store) {
   return store.kind == "paged" ? store.page_tokens : kv::kPanelTokens;
 }
 
-// What a store of the kind asked for allocates for a sequence. A ring takes one token at a time.
+// What a store of the given kind allocates for a sequence; a ring is made for steps of one token.
 template <codec::Codec K, codec::Codec V>
 Index allocated(const kv::Geometry& geometry, const examples::StoreOptions& store, Index tokens) {
   if (store.kind == "ring")

@@ -121,7 +121,7 @@ class Engine {
         scheduler_(decoder, workspace_, pool_, {.prefill_token_budget = options.prompt_rows},
                    &tree_) {}
 
-  // Answers until the lines end and all is answered.
+  // Runs until the lines have ended and every request is answered.
   void run(const std::shared_ptr<std::istream>& in) {
     examples::LineQueue lines(in);
     decoding::Stopwatch watch;
@@ -150,7 +150,8 @@ class Engine {
       examples::JsonRequest said = examples::parse_request(line, number_, id);
       said.cancels ? cancel(id) : submit(id.is_null() ? Json(number_) : id, std::move(said));
     } catch (const std::exception& error) {
-      // Without an id of its own a line is not named by a number that may be another's id.
+      // A line without an id is named by its number, under a key of its own: the number may be
+      // another request's id.
       const bool named = !id.is_null();
       say({{named ? "id" : "line", named ? id : Json(number_)}, {"error", error.what()}});
     }
@@ -171,7 +172,7 @@ class Engine {
     answers_.emplace(scheduler_.submit(std::move(request)), answer);
   }
 
-  // As many as were asked for, or a hundred, or what there is room for.
+  // As many new tokens as were asked for, or a hundred, or fewer if positions run out.
   Index new_tokens(Index prompt, std::optional<Index> asked) const {
     const Index room = positions_ - prompt;
     expects(room >= asked.value_or(0), "a prompt of ", examples::counted(prompt, "token"), " and ",

@@ -60,8 +60,8 @@ class CommandLine {
   CommandLine& operator=(const CommandLine&) = delete;
   ~CommandLine();
 
-  // `read` gets the text of the option and says what is wrong with it, if anything is. `form` is
-  // what --help shows in the place of a text.
+  // `read` gets the text of the option and returns what is wrong with it, or nothing. `form` is
+  // what --help shows for the text.
   Option add(const std::string& name, const std::string& form, const std::string& about,
              const std::function<std::string(const std::string&)>& read);
   Option add_text(const std::string& name, std::string& value, const std::string& about);
@@ -69,7 +69,7 @@ class CommandLine {
                            const std::string& form = "TEXT");
   Option add_flag(const std::string& name, bool& value, const std::string& about);
 
-  // The last words of --help.
+  // Sets the last paragraph of --help.
   void set_footer(const std::string& text);
 
   // Reads the arguments and runs `body`; the value is what main returns.

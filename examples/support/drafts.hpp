@@ -77,8 +77,7 @@ class DraftModel {
   decant::decoding::ModelDrafter<Store> drafter_;
 };
 
-// The drafter that was asked for, beside a model of that configuration with a store for `capacity`
-// tokens.
+// The given drafter, for a model of that configuration with a store for `capacity` tokens.
 inline Drafter drafter_of(const DraftOptions& options,
                           const decant::checkpoints::LoadOptions& load_options,
                           const decant::decoding::GenerateOptions& generate,

@@ -28,7 +28,7 @@ struct JsonRequest {
   bool cancels = false;
   std::string prompt;
   std::vector<std::string> stops;
-  std::optional<Index> new_tokens;    // at most, where it says so
+  std::optional<Index> new_tokens;    // at most, if given
   decant::decoding::Request request;  // without its prompt's tokens
 };
 
@@ -149,8 +149,8 @@ inline decant::decoding::Request options_of(const decant::files::JsonObject& lin
 
 }  // namespace detail
 
-// `id` is set as soon as the line gives one, so that an error is told of the right request; it
-// stays null where the line gives none.
+// `id` is set as soon as the line gives one, so that an error is reported for the right request; it
+// stays null if the line gives none.
 //
 // Errors   decant::FormatError naming line and field
 inline JsonRequest parse_request(std::string_view text, Index number, decant::files::Json& id) {

@@ -23,7 +23,7 @@ class LineQueue {
     std::thread([lines = lines_, in] { lines->read(*in); }).detach();
   }
 
-  // The lines that have come; waits for one, or for the end, where it is asked to.
+  // The lines that have arrived; if `wait`, waits for one or for the end.
   std::vector<std::string> take(bool wait) { return lines_->take(wait); }
 
   // Whether all lines have been taken.

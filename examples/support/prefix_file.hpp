@@ -10,6 +10,7 @@
 #include <decant/snapshots/snapshot.hpp>
 
 #include <algorithm>
+#include <cstddef>
 #include <iostream>
 #include <span>
 #include <string>

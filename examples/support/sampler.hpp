@@ -19,7 +19,8 @@ struct SamplerChoice {
   decant::decoding::SamplerOptions options = {.temperature = 0.8};
   std::string preset = "hf";
 
-  // The options, with the order of filters and what penalties count as in the engine asked for.
+  // The options, with the order of filters and the tokens that penalties count as in the given
+  // engine.
   decant::decoding::SamplerOptions resolved() const {
     namespace presets = decant::decoding::presets;
     const auto engine = preset == "llama_cpp"     ? presets::llama_cpp()

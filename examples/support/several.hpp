@@ -43,7 +43,7 @@ inline void add_several(CommandLine& command, SeveralOptions& options) {
       .needs(beams);
 }
 
-// What all answers start from.
+// What all answers have in common.
 struct Ground {
   const decant::text::Tokenizer& tokenizer;
   const decant::model::Decoder& decoder;
@@ -101,7 +101,8 @@ std::vector<std::string> beams(const Ground& ground, const SeveralOptions& optio
 
 }  // namespace detail
 
-// The answers, in pages that they share as far as they agree; of beams the best first.
+// The answers, which share the pages of what they have in common; those of beams in descending
+// order of score.
 inline std::vector<std::string> several(const SeveralOptions& options, const StoreOptions& store,
                                         const Ground& ground, Index threads) {
   namespace kv = decant::kv;

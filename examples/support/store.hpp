@@ -60,7 +60,7 @@ inline void add_store_options(CommandLine& command, StoreOptions& options) {
               "format of the cache, or of keys:values (f32)");
 }
 
-// Refuses sizes that mean nothing to the kind of store; `window` is what all layers see at most, or
+// Refuses sizes that the kind of store does not have; `window` is the widest window of a layer, or
 // 0.
 inline void check(const StoreOptions& options, Index window) {
   decant::expects<UsageError>(!options.page_size_given || options.kind == "paged",
