@@ -1,8 +1,5 @@
-// decant/version.hpp - which decant this is.
+// decant/version.hpp - the version of the library, stated here alone: CMake reads it from here.
 //
-// The one place that states the version: CMake reads it from here.
-//
-// Depends on  nothing
 // Tested by   tests/consumer, where find_package asks for it
 #pragma once
 
