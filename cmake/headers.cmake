@@ -111,10 +111,9 @@ set(DECANT_HEADERS
 set(DECANT_IO_HEADERS
   include/decant/io.hpp
   include/decant/files/gguf.hpp
-  include/decant/files/gguf_metadata.hpp
   include/decant/files/gguf_value.hpp
+  include/decant/files/hash.hpp
   include/decant/files/json.hpp
-  include/decant/files/little_endian.hpp
   include/decant/files/mapped_file.hpp
   include/decant/files/new_file.hpp
   include/decant/files/safetensors.hpp
@@ -122,10 +121,17 @@ set(DECANT_IO_HEADERS
   include/decant/files/tensor.hpp
   include/decant/files/tensor_files.hpp
   include/decant/files/utf8.hpp
+  include/decant/files/detail/gguf.hpp
+  include/decant/files/detail/gguf_cursor.hpp
+  include/decant/files/detail/gguf_metadata.hpp
   include/decant/files/detail/hash.hpp
+  include/decant/files/detail/mapped_file.hpp
+  include/decant/files/detail/new_file.hpp
+  include/decant/files/detail/safetensors.hpp
+  include/decant/files/detail/sealed_tensors.hpp
+  include/decant/files/detail/tensor_files.hpp
   include/decant/checkpoints/checkpoint.hpp
   include/decant/checkpoints/load_checkpoint.hpp
-  include/decant/checkpoints/load_options.hpp
   include/decant/checkpoints/detail/checkpoint_config.hpp
   include/decant/checkpoints/detail/gguf_config.hpp
   include/decant/checkpoints/detail/gguf_keys.hpp
@@ -135,24 +141,28 @@ set(DECANT_IO_HEADERS
   include/decant/checkpoints/detail/hf_fields.hpp
   include/decant/checkpoints/detail/hf_rope.hpp
   include/decant/checkpoints/detail/llama_weights.hpp
+  include/decant/checkpoints/detail/load_checkpoint.hpp
   include/decant/checkpoints/detail/weight_reader.hpp
-  include/decant/text/load_tokenizer.hpp
   include/decant/text/text_stream.hpp
   include/decant/text/tokenizer.hpp
   include/decant/text/detail/added_tokens.hpp
   include/decant/text/detail/bpe.hpp
-  include/decant/text/detail/bpe_merge.hpp
-  include/decant/text/detail/byte_letters.hpp
   include/decant/text/detail/gguf_tokenizer.hpp
   include/decant/text/detail/gguf_vocabulary.hpp
-  include/decant/text/detail/metaspace.hpp
+  include/decant/text/detail/merges.hpp
   include/decant/text/detail/normalizer.hpp
   include/decant/text/detail/pattern.hpp
   include/decant/text/detail/pre_tokenizer.hpp
-  include/decant/text/detail/score_merges.hpp
+  include/decant/text/detail/spelling.hpp
+  include/decant/text/detail/text_stream.hpp
   include/decant/text/detail/token_decoder.hpp
+  include/decant/text/detail/tokenizer.hpp
+  include/decant/text/detail/tokenizer_parts.hpp
   include/decant/text/detail/vocabulary.hpp
   include/decant/snapshots/fingerprint.hpp
   include/decant/snapshots/prefix_snapshot.hpp
   include/decant/snapshots/snapshot.hpp
+  include/decant/snapshots/detail/fingerprint.hpp
+  include/decant/snapshots/detail/prefix_snapshot.hpp
+  include/decant/snapshots/detail/snapshot.hpp
   include/decant/snapshots/detail/snapshot_format.hpp)

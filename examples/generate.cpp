@@ -4,7 +4,7 @@
 // a store that holds keys and values, a workspace, and one call whose sink gets each token at once.
 #include <decant/decoding/generate.hpp>
 
-#include <decant/checkpoints/load_options.hpp>
+#include <decant/checkpoints/checkpoint.hpp>
 #include <decant/core/thread_pool.hpp>
 #include <decant/files/new_file.hpp>
 #include <decant/files/utf8.hpp>

@@ -4,7 +4,7 @@
 // and that it does not matter how a sequence is split into steps: the files are the same.
 #include <decant/model/decoder.hpp>
 
-#include <decant/checkpoints/load_options.hpp>
+#include <decant/checkpoints/checkpoint.hpp>
 #include <decant/core/thread_pool.hpp>
 #include <decant/files/new_file.hpp>
 #include <decant/kv/store.hpp>

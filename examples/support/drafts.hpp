@@ -3,7 +3,7 @@
 // Tested by   tests/examples/agreements.cmake
 #pragma once
 
-#include <decant/checkpoints/load_options.hpp>
+#include <decant/checkpoints/checkpoint.hpp>
 #include <decant/codec/plain.hpp>
 #include <decant/decoding/drafter.hpp>
 #include <decant/decoding/generation.hpp>

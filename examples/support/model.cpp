@@ -4,7 +4,7 @@
 #include <decant/codec/type.hpp>
 #include <decant/core/error.hpp>
 #include <decant/kernels/product.hpp>
-#include <decant/text/load_tokenizer.hpp>
+#include <decant/text/tokenizer.hpp>
 
 #include "support/options.hpp"
 

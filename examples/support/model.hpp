@@ -7,7 +7,6 @@
 #pragma once
 
 #include <decant/checkpoints/checkpoint.hpp>
-#include <decant/checkpoints/load_options.hpp>
 #include <decant/core/types.hpp>
 #include <decant/model/config.hpp>
 

@@ -1,18 +1,16 @@
 // decant/io.hpp - checkpoints, tokenizers and saved caches in one include; the target decant::io.
 //
-// For users of the library: nothing inside includes it.
+// For users of the library: nothing inside includes it. decant/files/json.hpp, which programs may
+// use as well, stands apart because it includes a library of templates.
 //
 // Tested by   tests/package/two_units_a.cpp
 #pragma once
 
 #include <decant/checkpoints/checkpoint.hpp>
 #include <decant/checkpoints/load_checkpoint.hpp>
-#include <decant/checkpoints/load_options.hpp>
 #include <decant/files/gguf.hpp>
-#include <decant/files/gguf_metadata.hpp>
 #include <decant/files/gguf_value.hpp>
-#include <decant/files/json.hpp>
-#include <decant/files/little_endian.hpp>
+#include <decant/files/hash.hpp>
 #include <decant/files/mapped_file.hpp>
 #include <decant/files/new_file.hpp>
 #include <decant/files/safetensors.hpp>
@@ -23,6 +21,5 @@
 #include <decant/snapshots/fingerprint.hpp>
 #include <decant/snapshots/prefix_snapshot.hpp>
 #include <decant/snapshots/snapshot.hpp>
-#include <decant/text/load_tokenizer.hpp>
 #include <decant/text/text_stream.hpp>
 #include <decant/text/tokenizer.hpp>

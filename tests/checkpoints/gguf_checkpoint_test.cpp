@@ -1,7 +1,7 @@
 // tests/checkpoints/gguf_checkpoint_test.cpp - models from GGUF files: our own small ones beside
 // the same in a folder, and published ones beside reference outputs.
 #include <decant/checkpoints/load_checkpoint.hpp>
-#include <decant/text/load_tokenizer.hpp>
+#include <decant/text/tokenizer.hpp>
 
 #include "checkpoints/written_checkpoint.hpp"
 #include "files/written_gguf.hpp"

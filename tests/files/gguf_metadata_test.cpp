@@ -1,5 +1,5 @@
 // tests/files/gguf_metadata_test.cpp - values of every type, and what is refused about them.
-#include <decant/files/gguf_metadata.hpp>
+#include <decant/files/gguf.hpp>
 
 #include "files/written_gguf.hpp"
 

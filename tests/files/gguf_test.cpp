@@ -134,7 +134,7 @@ TEST(Gguf, RefusesCountsThatTheFileCannotHold) {
     EXPECT_TRUE(refused(head + little_endian(count) + little_endian(0),
                         {"f.gguf: " + number + " tensors do not fit in the 0 bytes"}));
     EXPECT_TRUE(refused(head + little_endian(0) + little_endian(count),
-                        {"f.gguf: " + number + " metadata pairs do not fit in the 0 bytes"}));
+                        {"f.gguf: " + number + " metadata entries do not fit in the 0 bytes"}));
   }
 }
 
@@ -155,7 +155,7 @@ TEST(Gguf, RefusesShapesThatCannotBe) {
   EXPECT_TRUE(refused({{"t", {}, kQ8_0, data}}, {"f.gguf: tensor t has rows of 1"}));
   for (std::uint64_t format : {4u, 5u, 31u, 99u}) {
     EXPECT_TRUE(refused({{"t", {32}, format, data}},
-                        {"f.gguf: tensor t has the number format " + std::to_string(format)}));
+                        {"f.gguf: tensor t has the element format " + std::to_string(format)}));
   }
 }
 

@@ -30,7 +30,7 @@ inline bool accepts_model(const files::Gguf& file) {
 
 inline bool accepts_gguf_tokenizer(const files::Gguf& file) {
   try {
-    const text::Tokenizer tokenizer = text::detail::read_gguf_tokenizer(file);
+    const text::Tokenizer tokenizer = text::load_tokenizer(file);
     for (const char* text : {"", "a", " Hello  world\n\n", "ab aab 12 345's", "<s>a</s> <s>",
                              "caf\u00e9 e\u0301 \u65e5\u672c \U0001F44D \u2581\uFFFD"}) {
       use(tokenizer, text);

@@ -1,7 +1,7 @@
 // tests/text/bpe_test.cpp - merging, against a loop that looks for the best pair anew each time,
 // and what becomes of characters that have no token.
 #include <decant/text/detail/bpe.hpp>
-#include <decant/text/detail/byte_letters.hpp>
+#include <decant/text/detail/spelling.hpp>
 #include <decant/text/detail/vocabulary.hpp>
 
 #include "files/written_files.hpp"

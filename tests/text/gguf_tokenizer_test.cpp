@@ -1,7 +1,7 @@
 // tests/text/gguf_tokenizer_test.cpp - tokenizers inside GGUF files: published vocabularies with
 // the ids that their own tools gave, and small ones for every name and every mistake.
 #include <decant/text/detail/gguf_tokenizer.hpp>
-#include <decant/text/load_tokenizer.hpp>
+#include <decant/text/tokenizer.hpp>
 
 #include "files/written_gguf.hpp"
 #include "text/tokenizer_files.hpp"
@@ -24,7 +24,7 @@ using trial::WrittenGguf;
 
 Tokenizer tokenizer_of(const WrittenGguf& file) {
   const std::string bytes = file.bytes();
-  return text::detail::read_gguf_tokenizer(trial::parse_gguf(bytes));
+  return text::load_tokenizer(trial::parse_gguf(bytes));
 }
 testing::AssertionResult vocabulary_refused(const WrittenGguf& file,
                                             std::initializer_list<std::string_view> parts) {

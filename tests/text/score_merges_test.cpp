@@ -1,6 +1,6 @@
 // tests/text/score_merges_test.cpp - merges from scores, against a loop that knows only the scores.
 #include <decant/text/detail/bpe.hpp>
-#include <decant/text/detail/score_merges.hpp>
+#include <decant/text/detail/merges.hpp>
 
 #include "files/written_files.hpp"
 

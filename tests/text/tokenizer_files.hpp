@@ -3,7 +3,7 @@
 #pragma once
 
 #include <decant/files/json.hpp>
-#include <decant/text/detail/byte_letters.hpp>
+#include <decant/text/detail/spelling.hpp>
 #include <decant/text/tokenizer.hpp>
 
 #include <string>

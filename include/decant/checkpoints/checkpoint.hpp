@@ -1,9 +1,11 @@
-// decant/checkpoints/checkpoint.hpp - what a checkpoint holds: a configuration and weights.
+// decant/checkpoints/checkpoint.hpp - what a checkpoint holds, and how it is to be loaded.
 //
-// Tested by   tests/checkpoints/checkpoint_test.cpp
+// Tested by   tests/checkpoints/{checkpoint,load_options}_test.cpp
 #pragma once
 
+#include <decant/codec/type.hpp>
 #include <decant/core/types.hpp>
+#include <decant/kernels/product.hpp>
 #include <decant/model/config.hpp>
 #include <decant/model/weights.hpp>
 
@@ -20,6 +22,14 @@ struct Checkpoint {
   std::vector<Token> end_tokens;      // any of them ends a text; may be none
   std::optional<Token> begin_token;   // what the model expects a text to begin with
   std::vector<std::string> warnings;  // sentences for the user: odd, but not wrong
+};
+
+// `weights` is the format of every matrix of a product, embedding and output included; without
+// one, each keeps the format of its file. Norms, biases and learned positions are f32 always.
+// `activations` says whether products quantise activations if their matrix is in bf16 or in blocks.
+struct LoadOptions {
+  std::optional<codec::Type> weights = std::nullopt;
+  std::optional<kernels::Activations> activations = std::nullopt;
 };
 
 }  // namespace decant::inline v0::checkpoints

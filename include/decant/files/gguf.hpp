@@ -4,7 +4,7 @@
 //   4 bytes    "GGUF"
 //   4 bytes    version, 2 or 3
 //   8 bytes    count of tensors
-//   8 bytes    count of metadata pairs
+//   8 bytes    count of metadata entries
 //   metadata   key, value type, value
 //   tensors    name, count of extents, extents (the fastest one first), number format, offset
 //   data       from the next multiple of general.alignment (32) on, from where offsets count
@@ -13,79 +13,87 @@
 // another. Bytes between and behind tensors are padding.
 //
 // Source      the GGUF specification in the ggml repository (docs/gguf.md); block sizes: ggml
-// Tested by   tests/files/gguf_test.cpp, tests/fuzz/gguf_target.hpp
+// Tested by   tests/files/{gguf,gguf_metadata}_test.cpp, tests/fuzz/gguf_target.hpp
 #pragma once
 
-#include <decant/codec/type.hpp>
-#include <decant/core/error.hpp>
 #include <decant/core/types.hpp>
-#include <decant/files/gguf_metadata.hpp>
 #include <decant/files/gguf_value.hpp>
 #include <decant/files/mapped_file.hpp>
 #include <decant/files/tensor.hpp>
-#include <decant/files/utf8.hpp>
 
-#include <algorithm>
-#include <array>
-#include <bit>
 #include <cstddef>
-#include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <limits>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <utility>
 #include <vector>
 
 namespace decant::inline v0::files {
 
-// A number format, and its number in the file.
-struct GgufDtype {
-  std::uint64_t number;
-  Dtype dtype;
+namespace detail {
+class GgufCursor;
+}
+
+// The keys and values of a file, asked for by name and type. Borrows the bytes that it was read
+// from.
+//
+// Errors   FormatError naming file and key: absent, of another type, out of range, or given twice
+// Cost     reading is linear in the bytes, look-ups are logarithmic in the keys
+// Threads  const access may overlap
+class GgufMetadata {
+ public:
+  const std::string& file() const noexcept { return file_; }
+  // How a sentence names a key: "model.gguf: general.alignment".
+  std::string place(std::string_view key) const;
+
+  Index size() const noexcept { return std::ssize(values_); }
+  bool has(std::string_view key) const { return values_.contains(key); }
+  const GgufValue& at(std::string_view key) const;
+
+  Index integer(std::string_view key) const;
+  Index integer_or(std::string_view key, Index otherwise) const {
+    return has(key) ? integer(key) : otherwise;
+  }
+  // A finite number of any type.
+  double number(std::string_view key) const;
+  double number_or(std::string_view key, double otherwise) const {
+    return has(key) ? number(key) : otherwise;
+  }
+  bool flag_or(std::string_view key, bool otherwise) const;
+  std::string_view text(std::string_view key) const;
+  std::string_view text_or(std::string_view key, std::string_view otherwise) const {
+    return has(key) ? text(key) : otherwise;
+  }
+
+  std::vector<std::string_view> texts(std::string_view key) const;
+  std::vector<Index> integers(std::string_view key) const;
+  std::vector<double> numbers(std::string_view key) const;
+
+ private:
+  friend class Gguf;
+  using Bytes = std::span<const std::byte>;
+
+  explicit GgufMetadata(std::string file) : file_(std::move(file)) {}
+  void read(detail::GgufCursor& cursor, Index count);
+
+  const GgufValue& scalar(std::string_view key) const;
+  template <class Number, class F>
+  std::vector<Number> elements(std::string_view key, F&& read) const;
+  Index integer_of(GgufType type, Bytes bytes, std::string_view key) const;
+  double number_of(GgufType type, Bytes bytes, std::string_view key) const;
+  void expects_type(std::string_view key, bool held, std::string_view wanted) const;
+
+  std::string file_;
+  std::map<std::string_view, GgufValue> values_;
 };
 
-inline constexpr std::array kGgufDtypes = {
-    GgufDtype{0, {"F32", 32, codec::Type::f32}},
-    GgufDtype{1, {"F16", 16, codec::Type::f16}},
-    GgufDtype{2, {"Q4_0", 18 * 8, codec::Type::q4_0, 32}},
-    GgufDtype{3, {"Q4_1", 20 * 8, std::nullopt, 32}},
-    GgufDtype{6, {"Q5_0", 22 * 8, std::nullopt, 32}},
-    GgufDtype{7, {"Q5_1", 24 * 8, std::nullopt, 32}},
-    GgufDtype{8, {"Q8_0", 34 * 8, codec::Type::q8_0, 32}},
-    GgufDtype{9, {"Q8_1", 36 * 8, std::nullopt, 32}},
-    GgufDtype{10, {"Q2_K", 84 * 8, std::nullopt, 256}},
-    GgufDtype{11, {"Q3_K", 110 * 8, std::nullopt, 256}},
-    GgufDtype{12, {"Q4_K", 144 * 8, std::nullopt, 256}},
-    GgufDtype{13, {"Q5_K", 176 * 8, std::nullopt, 256}},
-    GgufDtype{14, {"Q6_K", 210 * 8, std::nullopt, 256}},
-    GgufDtype{15, {"Q8_K", 292 * 8, std::nullopt, 256}},
-    GgufDtype{16, {"IQ2_XXS", 66 * 8, std::nullopt, 256}},
-    GgufDtype{17, {"IQ2_XS", 74 * 8, std::nullopt, 256}},
-    GgufDtype{18, {"IQ3_XXS", 98 * 8, std::nullopt, 256}},
-    GgufDtype{19, {"IQ1_S", 50 * 8, std::nullopt, 256}},
-    GgufDtype{20, {"IQ4_NL", 18 * 8, std::nullopt, 32}},
-    GgufDtype{21, {"IQ3_S", 110 * 8, std::nullopt, 256}},
-    GgufDtype{22, {"IQ2_S", 82 * 8, std::nullopt, 256}},
-    GgufDtype{23, {"IQ4_XS", 136 * 8, std::nullopt, 256}},
-    GgufDtype{24, {"I8", 8}},
-    GgufDtype{25, {"I16", 16}},
-    GgufDtype{26, {"I32", 32}},
-    GgufDtype{27, {"I64", 64}},
-    GgufDtype{28, {"F64", 64}},
-    GgufDtype{29, {"IQ1_M", 56 * 8, std::nullopt, 256}},
-    GgufDtype{30, {"BF16", 16, codec::Type::bf16}},
-    GgufDtype{34, {"TQ1_0", 54 * 8, std::nullopt, 256}},
-    GgufDtype{35, {"TQ2_0", 66 * 8, std::nullopt, 256}},
-    GgufDtype{39, {"MXFP4", 17 * 8, std::nullopt, 32}},
-};
-
-// Spans point into the file, which a Gguf from open() owns and one from parse() borrows. Move-only.
+// A file. Spans point into its bytes, which a Gguf from open() owns and one from parse() borrows.
+// Move-only.
 //
 // Errors   FormatError naming the file, and key, tensor or byte where one is at fault
 // Cost     linear in what stands before the data, which is not touched
@@ -94,12 +102,7 @@ class Gguf {
  public:
   static constexpr std::uint64_t kMaxRank = 4;  // the format's own limit
 
-  static Gguf open(const std::filesystem::path& path) {
-    MappedFile file(path);
-    Gguf result = parse(file.bytes(), printable_path(path));
-    result.file_.emplace(std::move(file));
-    return result;
-  }
+  static Gguf open(const std::filesystem::path& path);
   static Gguf parse(std::span<const std::byte> bytes, std::string name);
 
   const std::string& name() const noexcept { return metadata_.file(); }
@@ -107,16 +110,12 @@ class Gguf {
   // Shapes have the slowest extent first, as everywhere else.
   const std::map<std::string, Tensor, std::less<>>& tensors() const noexcept { return tensors_; }
   // Borrows the file.
-  TensorTable table() const {
-    TensorTable table(name());
-    for (const auto& [name, tensor] : tensors_) table.add(name, {&tensor, this->name()});
-    return table;
-  }
+  TensorTable table() const;
 
  private:
-  explicit Gguf(GgufMetadata metadata) : metadata_(std::move(metadata)) {}
+  explicit Gguf(std::string name) : metadata_(std::move(name)) {}
 
-  void read_tensors(GgufCursor& cursor, Index count);
+  void read_tensors(detail::GgufCursor& cursor, Index count);
   void check_overlap() const;
 
   std::optional<MappedFile> file_;
@@ -125,125 +124,10 @@ class Gguf {
 };
 
 // Whether `path` is to be read as a GGUF file, not as a folder.
-inline bool is_gguf(const std::filesystem::path& path) {
-  std::error_code ignored;
-  return std::filesystem::is_regular_file(path, ignored) ||
-         (path.extension() == ".gguf" && !std::filesystem::is_directory(path, ignored));
-}
-
-namespace detail {
-
-// A tensor without its data, which begins `offset` bytes behind the beginning of all data.
-struct GgufTensorInfo {
-  std::string name;
-  Tensor tensor;
-  std::uint64_t offset;
-};
-
-inline std::vector<Index> gguf_shape(GgufCursor& cursor) {
-  const std::uint64_t rank = cursor.number(4);
-  expects<FormatError>(rank <= Gguf::kMaxRank, cursor.what(), " has ", rank, " extents, not up to ",
-                       Gguf::kMaxRank);
-  std::vector<Index> shape(static_cast<std::size_t>(rank));
-  for (Index& extent : shape) {
-    const std::uint64_t number = cursor.number(8);
-    expects<FormatError>(number > 0 && number <= std::uint64_t{std::numeric_limits<Index>::max()},
-                         cursor.what(), " has the extent ", number, ", not in [1, 2^63)");
-    extent = static_cast<Index>(number);
-  }
-  std::ranges::reverse(shape);
-  return shape;
-}
-
-inline const Dtype* gguf_dtype(GgufCursor& cursor) {
-  const std::uint64_t number = cursor.number(4);
-  const auto found = std::ranges::find(kGgufDtypes, number, &GgufDtype::number);
-  expects<FormatError>(found != kGgufDtypes.end(), cursor.what(), " has the number format ", number,
-                       ", which is unknown");
-  return &found->dtype;
-}
-
-inline GgufTensorInfo gguf_tensor_info(GgufCursor& cursor, Index at) {
-  cursor.enter(sentence("tensor ", at));
-  GgufTensorInfo info{std::string(cursor.text()), {}, 0};
-  cursor.enter(sentence("tensor ", printable(info.name)));
-  info.tensor.shape = gguf_shape(cursor);
-  info.tensor.dtype = gguf_dtype(cursor);
-  info.offset = cursor.number(8);
-  const Index row = info.tensor.shape.empty() ? 1 : info.tensor.shape.back();
-  expects<FormatError>(row % info.tensor.dtype->numbers == 0, cursor.what(), " has rows of ", row,
-                       " numbers, no whole blocks of ", info.tensor.dtype->name, ", which are ",
-                       info.tensor.dtype->numbers);
-  return info;
-}
-
-inline std::uint64_t gguf_alignment(const GgufMetadata& metadata) {
-  constexpr std::string_view kKey = "general.alignment";
-  const Index alignment = metadata.integer_or(kKey, 32);
-  expects<FormatError>(alignment > 0 && alignment <= (Index{1} << 32) &&
-                           std::has_single_bit(static_cast<std::uint64_t>(alignment)),
-                       metadata.place(kKey), " is ", alignment, ", not a power of two up to 2^32");
-  return static_cast<std::uint64_t>(alignment);
-}
-
-}  // namespace detail
-
-inline Gguf Gguf::parse(std::span<const std::byte> bytes, std::string name) {
-  constexpr std::size_t kSmallestPair = 8 + 4 + 1;
-  GgufCursor cursor(bytes, name);
-  const bool magic = bytes.size() >= 4 && cursor.number(4) == 0x46554747;
-  expects<FormatError>(magic, name, ": does not begin with GGUF");
-  const std::uint64_t version = cursor.number(4);
-  expects<FormatError>(version == 2 || version == 3, name, ": version ", version,
-                       " of GGUF, not 2 or 3");
-  const std::uint64_t tensors = cursor.number(8);
-  const Index pairs = cursor.count("metadata pairs", kSmallestPair);
-  Gguf result(GgufMetadata::read(cursor, pairs, name));
-  constexpr std::size_t kSmallestTensor = 8 + 4 + 4 + 8;
-  expects<FormatError>(tensors <= cursor.left() / kSmallestTensor, name, ": ", tensors,
-                       " tensors do not fit in the ", cursor.left(), " bytes behind byte ",
-                       cursor.at());
-  result.read_tensors(cursor, static_cast<Index>(tensors));
-  return result;
-}
-
-inline void Gguf::read_tensors(GgufCursor& cursor, Index count) {
-  const std::uint64_t alignment = detail::gguf_alignment(metadata_);
-  std::vector<detail::GgufTensorInfo> infos;
-  for (Index at = 0; at < count; ++at) infos.push_back(detail::gguf_tensor_info(cursor, at));
-  if (infos.empty()) return;
-  cursor.enter("the data");
-  cursor.take((alignment - cursor.at() % alignment) % alignment);
-  const auto data = cursor.take(cursor.left());
-  for (auto& [name, tensor, offset] : infos) {
-    cursor.enter(sentence("tensor ", printable(name)));
-    const std::optional<Index> size = bytes_of(tensor.shape, *tensor.dtype);
-    expects<FormatError>(size.has_value(), cursor.what(), " has the shape ",
-                         shape_text(tensor.shape), ", whose bytes cannot be counted in 63 bits");
-    expects<FormatError>(offset % alignment == 0, cursor.what(), " begins at offset ", offset,
-                         ", not a multiple of ", alignment);
-    const auto bytes = static_cast<std::uint64_t>(*size);
-    expects<FormatError>(offset <= data.size() && bytes <= data.size() - offset, cursor.what(),
-                         " has ", bytes, " bytes at offset ", offset, " of ", data.size(),
-                         " bytes of data");
-    tensor.data = data.subspan(static_cast<std::size_t>(offset), static_cast<std::size_t>(bytes));
-    expects<FormatError>(tensors_.emplace(std::move(name), std::move(tensor)).second, cursor.what(),
-                         " is given twice");
-  }
-  check_overlap();
-}
-
-// Sorted by where they lie, each tensor must begin behind the one before it.
-inline void Gguf::check_overlap() const {
-  std::vector<std::pair<std::span<const std::byte>, std::string_view>> parts;
-  for (const auto& [name, tensor] : tensors_) parts.emplace_back(tensor.data, name);
-  std::ranges::sort(parts, {}, [](const auto& part) { return part.first.data(); });
-  for (std::size_t i = 1; i < parts.size(); ++i) {
-    const std::byte* end = parts[i - 1].first.data() + parts[i - 1].first.size();
-    expects<FormatError>(parts[i].first.data() >= end, name(), ": tensor ",
-                         printable(parts[i].second), " overlaps ", printable(parts[i - 1].second),
-                         " by ", end - parts[i].first.data(), " bytes");
-  }
-}
+bool is_gguf(const std::filesystem::path& path);
 
 }  // namespace decant::inline v0::files
+
+#ifndef DECANT_COMPILED_IO
+#include <decant/files/detail/gguf.hpp>
+#endif

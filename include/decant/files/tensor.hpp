@@ -1,4 +1,4 @@
-// decant/files/tensor.hpp - a tensor as it lies in a file, and tables of them by name.
+// decant/files/tensor.hpp - tensors as they lie in files, and tables of them by name.
 //
 // Readers of files produce these, readers of weights consume them; neither knows the other. That
 // is what lets one loader of a family read every kind of file.
@@ -25,15 +25,15 @@
 
 namespace decant::inline v0::files {
 
-// A number format that a file may hold, and the codec that reads it, if there is one: tensors of
-// the others may lie in a file but are no weights.
+// An element format that a file may hold, and the codec that reads it, if there is one: tensors of
+// the other formats may be in a file but cannot be weights.
 //
-// Units    bits of `numbers` numbers, which lie in one block where they are more than one
+// Units    bits of one block of `block` elements, which is one element in formats without blocks
 struct Dtype {
   std::string_view name;
   Index bits;
   std::optional<codec::Type> codec = std::nullopt;
-  Index numbers = 1;
+  Index block = 1;
 };
 
 // Shape    extents from the outermost; none at all is a scalar
@@ -50,8 +50,8 @@ inline std::string shape_text(std::span<const Index> shape) {
   return text + "]";
 }
 
-// The bytes that a shape takes; nothing where the count of numbers or bits leaves 63 bits or the
-// last byte would be half full.
+// The bytes that a shape takes; nothing if their count does not fit in 63 bits or the last block or
+// byte would be incomplete.
 inline std::optional<Index> bytes_of(std::span<const Index> shape, const Dtype& dtype) {
   if (std::ranges::find(shape, Index{0}) != shape.end()) return 0;
   Index product = dtype.bits;
@@ -59,7 +59,7 @@ inline std::optional<Index> bytes_of(std::span<const Index> shape, const Dtype& 
     if (extent > std::numeric_limits<Index>::max() / product) return std::nullopt;
     product *= extent;
   }
-  const Index unit = 8 * dtype.numbers;
+  const Index unit = 8 * dtype.block;
   return product % unit == 0 ? std::optional(product / unit) : std::nullopt;
 }
 
@@ -79,7 +79,7 @@ class TensorTable {
 
   void add(const std::string& tensor, const Entry& entry) { entries_.emplace(tensor, entry); }
 
-  // Where a sentence about the whole checkpoint says that it stands.
+  // How sentences about the whole checkpoint name it.
   const std::string& name() const noexcept { return name_; }
   const Entries& entries() const noexcept { return entries_; }
   const Entry* find(std::string_view tensor) const {

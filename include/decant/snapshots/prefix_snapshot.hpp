@@ -1,12 +1,11 @@
-// decant/snapshots/prefix_snapshot.hpp - all that a tree of prefixes keeps in a file, and back in a
-// tree.
+// decant/snapshots/prefix_snapshot.hpp - a prefix cache in a file, and back in a prefix tree.
 //
-// The pages of a tree, one behind the other, are saved as one sequence would be
-// (snapshots/snapshot.hpp); beside them stands which page follows which, and whose they are. A tree
-// with pages of another size takes them as well.
+// The cached pages of a tree, one after another, are saved as one sequence would be
+// (snapshots/snapshot.hpp); beside them stand which page follows which, and their cache namespaces.
+// A tree with pages of another size can restore them as well.
 //
-//   pages.parents     I64 [pages], the page before it or -1; parents come first, and of all pages
-//                     those used last
+//   pages.parents     I64 [pages], the page before it or -1; parents come before their children,
+//                     otherwise the most recently used pages come first
 //   pages.spaces      U64 [pages, 3], model, adapter and tenant
 //   pages.priorities  I32 [pages]
 //
@@ -48,8 +47,8 @@ inline constexpr std::string_view kPrefixes = "decant tree of prefixes";
 
 }  // namespace detail
 
-// Writes what a tree keeps to a file, in the place of what was there when it is whole. `model`
-// names what computed it.
+// Writes the cached pages of a tree to a file, which replaces the old one when it is complete.
+// `model` names the model that computed them.
 //
 // Errors   as save_snapshot()
 // Cost     as save_snapshot(), of all pages
@@ -86,33 +85,26 @@ void save_prefixes(const std::filesystem::path& path, const kv::PrefixTree<K, V,
   writer.commit();
 }
 
-// A tree's snapshot that was opened and found whole. Move-only.
+// A snapshot of a tree that was opened and verified. Move-only.
 //
 // Errors   FormatError naming the file, and what is wrong in it
 // Cost     opening reads the file once
 // Threads  const access may overlap
 class PrefixSnapshot {
  public:
-  static PrefixSnapshot open(const std::filesystem::path& path) {
-    files::MappedFile file(path);
-    PrefixSnapshot result = parse(file.bytes(), files::printable_path(path));
-    result.rows_.mapped_.emplace(std::move(file));
-    return result;
-  }
-  static PrefixSnapshot parse(std::span<const std::byte> bytes, std::string name) {
-    return PrefixSnapshot(Snapshot(files::parse_sealed(bytes, std::move(name)), detail::kPrefixes));
-  }
+  static PrefixSnapshot open(const std::filesystem::path& path);
+  static PrefixSnapshot parse(std::span<const std::byte> bytes, std::string name);
 
   Index pages() const noexcept { return std::ssize(parents_); }
-  // Their keys and values, page behind page.
+  // Their keys and values, one page after another.
   const Snapshot& rows() const noexcept { return rows_; }
 
-  // Adds what was kept to a tree, which may hold something already.
+  // Adds the saved pages to a tree, which may hold some already.
   //
   // Errors   std::invalid_argument naming what differs: the model, the shape, the formats;
-  //          CacheFull where the pool has not enough free pages; nothing changed then.
-  //          std::bad_alloc: the tree then has a part of it. More than the tree keeps at most is
-  //          given up again, what was used least recently first
+  //          CacheFull if the pool has too few free pages; nothing changed then. std::bad_alloc:
+  //          the tree then has some of the pages. Pages beyond the tree's limit are dropped again,
+  //          the least recently used first
   // Cost     every cell that is not in the tree is read and written once
   template <codec::Codec K, codec::Codec V, class Hash>
   void restore(kv::PrefixTree<K, V, Hash>& tree, std::string_view model) const {
@@ -128,18 +120,8 @@ class PrefixSnapshot {
     return pages() == 0 ? 0 : std::ssize(rows_.tokens()) / pages();
   }
 
-  // Pages that no other stands behind, those used least recently first.
-  std::vector<Index> ends_of_branches() const {
-    std::vector<bool> inner(parents_.size());
-    for (std::int64_t parent : parents_) {
-      if (parent >= 0) inner[static_cast<std::size_t>(parent)] = true;
-    }
-    std::vector<Index> ends;
-    for (Index page = pages() - 1; page >= 0; --page) {
-      if (!inner[static_cast<std::size_t>(page)]) ends.push_back(page);
-    }
-    return ends;
-  }
+  // Pages that no other page follows, those used least recently first.
+  std::vector<Index> ends_of_branches() const;
 
   template <class Tree>
   void check_tree(const Tree& tree, std::string_view model, Index branches) const {
@@ -158,12 +140,12 @@ class PrefixSnapshot {
   // The prompt that ends with a page: what the tree has of it already, and the rest from the file.
   template <codec::Codec K, codec::Codec V, class Hash>
   void add_branch(kv::PrefixTree<K, V, Hash>& tree, Index last) const {
-    std::vector<Index> path;
+    std::vector<Index> branch;
     for (Index page = last; page >= 0; page = parents_[static_cast<std::size_t>(page)]) {
-      path.insert(path.begin(), page);
+      branch.insert(branch.begin(), page);
     }
     std::vector<Token> tokens;
-    for (Index page : path) {
+    for (Index page : branch) {
       const auto part = rows_.tokens().subspan(static_cast<std::size_t>(page * page_tokens()),
                                                static_cast<std::size_t>(page_tokens()));
       tokens.insert(tokens.end(), part.begin(), part.end());
@@ -171,25 +153,25 @@ class PrefixSnapshot {
     const auto& space = spaces_[static_cast<std::size_t>(last)];
     kv::Paged<K, V> store = tree.share(space, tokens);
     while (store.end() < std::ssize(tokens)) {
-      const Index page = path[static_cast<std::size_t>(store.end() / page_tokens())];
+      const Index page = branch[static_cast<std::size_t>(store.end() / page_tokens())];
       const Index within = store.end() % page_tokens();
       rows_.append(store, {page * page_tokens() + within, (page + 1) * page_tokens()});
     }
-    insert_pages(tree, space, tokens, store, path);
+    insert_pages(tree, space, tokens, store, branch);
   }
 
   // Page by page, each with the priority of the last one of the file that it holds.
   template <codec::Codec K, codec::Codec V, class Hash>
   void insert_pages(kv::PrefixTree<K, V, Hash>& tree, const kv::CacheNamespace& space,
                     std::span<const Token> tokens, const kv::Paged<K, V>& store,
-                    std::span<const Index> path) const {
+                    std::span<const Index> branch) const {
     const Index size = tree.pool().page_tokens();
     for (Index page = 1; page * size <= std::ssize(tokens); ++page) {
       const auto last = static_cast<std::size_t>((page * size - 1) / page_tokens());
       const kv::Paged<K, V> part(tree.pool(), store.pages().first(static_cast<std::size_t>(page)),
                                  page * size);
       tree.insert(space, tokens.first(static_cast<std::size_t>(page * size)), part,
-                  priorities_[static_cast<std::size_t>(path[last])]);
+                  priorities_[static_cast<std::size_t>(branch[last])]);
     }
   }
 
@@ -199,34 +181,8 @@ class PrefixSnapshot {
   std::vector<std::int32_t> priorities_;
 };
 
-inline PrefixSnapshot::PrefixSnapshot(Snapshot rows) : rows_(std::move(rows)) {
-  const std::string& file = rows_.file_.name();
-  const auto found = rows_.file_.tensors().find("pages.parents");
-  expects<FormatError>(found != rows_.file_.tensors().end() && found->second.shape.size() == 1,
-                       file, ": has no pages.parents");
-  const Index count = found->second.shape[0];
-  const auto read = [&](const char* name, std::string_view dtype, std::vector<Index> shape,
-                        auto& numbers) {
-    const files::Tensor& tensor = rows_.tensor(name, dtype, shape);
-    numbers.resize(tensor.data.size() / sizeof numbers[0]);
-    if (!numbers.empty()) std::memcpy(numbers.data(), tensor.data.data(), tensor.data.size());
-  };
-  std::vector<std::uint64_t> spaces;
-  read("pages.parents", "I64", {count}, parents_);
-  read("pages.spaces", "U64", {count, 3}, spaces);
-  read("pages.priorities", "I32", {count}, priorities_);
-  const Index tokens = std::ssize(rows_.tokens());
-  expects<FormatError>(count == 0 ? tokens == 0 : tokens > 0 && tokens % count == 0, file, ": ",
-                       tokens, " tokens in ", count, " pages");
-  for (Index page = 0; page < count; ++page) {
-    const auto at = static_cast<std::size_t>(page);
-    spaces_.push_back({spaces[3 * at], spaces[3 * at + 1], spaces[3 * at + 2]});
-    const std::int64_t parent = parents_[at];
-    expects<FormatError>(parent >= -1 && parent < page, file, ": page ", page,
-                         " stands behind page ", parent);
-    expects<FormatError>(parent < 0 || spaces_[static_cast<std::size_t>(parent)] == spaces_[at],
-                         file, ": page ", page, " stands behind one of another space");
-  }
-}
-
 }  // namespace decant::inline v0::snapshots
+
+#ifndef DECANT_COMPILED_IO
+#include <decant/snapshots/detail/prefix_snapshot.hpp>
+#endif

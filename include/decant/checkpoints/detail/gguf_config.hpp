@@ -1,14 +1,16 @@
 // decant/checkpoints/detail/gguf_config.hpp - the metadata of a GGUF file as a model::Config.
 //
 // Converters bake into the tensors what a family does to its weights (Gemma's 1 + w), and permute
-// the rows of queries and keys of the architecture "llama" so that the numbers of a rotary pair lie
-// side by side. Which biases there are, and whether the output is the embedding, the tensors say.
+// the rows of queries and keys of the architecture "llama" so that the elements of a rotary pair
+// lie side by side. Which biases there are, and whether the output is the embedding, the tensors
+// say.
 //
 //   architecture   pairs         heads are normed   activation
 //   llama          interleaved   no                 silu           also Mistral, SmolLM
 //   qwen2          half-split    no                 silu
 //   qwen3          half-split    yes                silu
-//   gemma          half-split    no                 gelu           embedding times sqrt(width)
+//   gemma          half-split    no                 gelu           embedding times
+//   sqrt(hidden_size)
 //
 // Source      the GGUF specification in the ggml repository (docs/gguf.md); llama.cpp's converter
 // Tested by   tests/checkpoints/gguf_config_test.cpp
@@ -21,13 +23,11 @@
 #include <decant/core/error.hpp>
 #include <decant/core/types.hpp>
 #include <decant/files/gguf.hpp>
-#include <decant/files/gguf_metadata.hpp>
 #include <decant/files/utf8.hpp>
 #include <decant/model/config.hpp>
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -40,7 +40,7 @@ struct GgufFamily {
   attention::Pairing pairing = attention::Pairing::half_split;
   bool query_key_norm = false;
   bool gemma = false;
-  bool slides = false;  // a window means every layer's
+  bool slides = false;  // may have a window, which is that of every layer
 };
 
 inline constexpr std::array kGgufFamilies = {
@@ -86,14 +86,10 @@ inline Index gguf_vocabulary(const GgufKeys& keys) {
   return tokens.count;
 }
 
-// The numbers of a head's key or value: as given, or width / heads.
 inline Index gguf_head_dim(const GgufKeys& keys, std::string_view name,
                            const model::Config& model) {
-  if (keys.has(name)) return keys.extent(name);
-  expects<FormatError>(model.hidden_size % model.heads == 0, keys.place("embedding_length"), " is ",
-                       model.hidden_size, ", not divisible by ", model.heads, " heads, and ", name,
-                       " is absent");
-  return model.hidden_size / model.heads;
+  return keys.has(name) ? keys.extent(name)
+                        : default_head_dim(model, keys.place("embedding_length"), name);
 }
 
 inline model::Config gguf_sizes(const GgufKeys& keys) {
@@ -104,21 +100,11 @@ inline model::Config gguf_sizes(const GgufKeys& keys) {
   model.intermediate_size = keys.extent("feed_forward_length");
   model.heads = keys.extent("attention.head_count");
   model.kv_heads = keys.extent_or("attention.head_count_kv", model.heads);
-  expects<FormatError>(model.heads % model.kv_heads == 0, keys.place("attention.head_count"),
-                       " is ", model.heads, ", not divisible by ", model.kv_heads,
-                       " key and value heads");
+  check_groups(model, keys.place("attention.head_count"));
   model.key_dim = gguf_head_dim(keys, "attention.key_length", model);
   model.value_dim = gguf_head_dim(keys, "attention.value_length", model);
   model.max_positions = keys.extent("context_length");
   return model;
-}
-
-inline float gguf_epsilon(const GgufKeys& keys) {
-  constexpr std::string_view kName = "attention.layer_norm_rms_epsilon";
-  const double value = keys.metadata().number(keys.key(kName));
-  expects<FormatError>(value >= 0 && value <= 1, keys.place(kName), " is ", value,
-                       ", outside [0, 1]");
-  return static_cast<float>(value);
 }
 
 inline std::vector<Position> gguf_windows(const GgufKeys& keys, const GgufFamily& family,
@@ -134,9 +120,7 @@ inline std::vector<Position> gguf_windows(const GgufKeys& keys, const GgufFamily
 inline void read_special_tokens(const files::GgufMetadata& metadata, CheckpointConfig& config) {
   const auto id_of = [&](std::string_view key) -> std::optional<Token> {
     if (!metadata.has(key)) return std::nullopt;
-    const Index id = metadata.integer(key);
-    if (!has_token(config, id, metadata.place(key))) return std::nullopt;
-    return static_cast<Token>(id);
+    return special_token(config, metadata.integer(key), metadata.place(key));
   };
   config.begin_token = id_of("tokenizer.ggml.bos_token_id");
   for (std::string_view key : {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id"}) {
@@ -156,12 +140,14 @@ inline CheckpointConfig read_gguf_config(const files::Gguf& file) {
   CheckpointConfig config;
   model::Config& model = config.model;
   model = gguf_sizes(keys);
-  model.norm_epsilon = gguf_epsilon(keys);
+  constexpr std::string_view kEpsilon = "attention.layer_norm_rms_epsilon";
+  model.norm_epsilon =
+      checked_epsilon(keys.metadata().number(keys.key(kEpsilon)), keys.place(kEpsilon));
   model.rope = read_gguf_rope(file, keys, family.pairing, model.key_dim);
   model.windows = gguf_windows(keys, family, model.layers);
   if (family.gemma) {
     model.activation = model::Activation::gelu_tanh;
-    model.embedding_scale = std::sqrt(static_cast<float>(model.hidden_size));
+    model.embedding_scale = gemma_embedding_scale(model);
   }
   const auto has = [&](std::string_view name) { return file.tensors().contains(name); };
   config.tied = !has("output.weight");

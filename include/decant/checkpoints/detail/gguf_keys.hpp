@@ -8,7 +8,7 @@
 #include <decant/checkpoints/detail/checkpoint_config.hpp>
 #include <decant/core/error.hpp>
 #include <decant/core/types.hpp>
-#include <decant/files/gguf_metadata.hpp>
+#include <decant/files/gguf.hpp>
 
 #include <string>
 #include <string_view>
@@ -29,22 +29,16 @@ class GgufKeys {
   std::string place(std::string_view name) const { return metadata_->place(key(name)); }
   bool has(std::string_view name) const { return metadata_->has(key(name)); }
 
-  // A whole number in [1, most].
+  // An integer in [1, most].
   Index extent(std::string_view name, Index most = kMaxExtent) const {
-    const Index value = metadata_->integer(key(name));
-    expects<FormatError>(value > 0 && value <= most, place(name), " is ", value, ", not in [1, ",
-                         most, "]");
-    return value;
+    return checked_extent(metadata_->integer(key(name)), place(name), most);
   }
   Index extent_or(std::string_view name, Index otherwise) const {
     return has(name) ? extent(name) : otherwise;
   }
   // A number in (0, 1e18].
   double positive_or(std::string_view name, double otherwise) const {
-    const double value = metadata_->number_or(key(name), otherwise);
-    expects<FormatError>(value > 0 && value <= 1e18, place(name), " is ", value,
-                         ", outside (0, 1e18]");
-    return value;
+    return checked_positive(metadata_->number_or(key(name), otherwise), place(name));
   }
 
  private:

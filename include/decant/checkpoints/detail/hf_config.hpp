@@ -1,8 +1,8 @@
 // decant/checkpoints/detail/hf_config.hpp - a Hugging Face config.json as a model::Config.
 //
-// A family is a row of defaults and four habits, not a branch per field. What a file leaves out
-// has the value of the family's class in transformers, because that is what wrote the file. What
-// this library cannot compute is refused by name: a silently ignored field is a wrong model.
+// A family is a row of defaults and a few rules, not a branch per field. A field that a file leaves
+// out has the default of the family's class in transformers, which wrote the file. A field that
+// this library cannot honour is refused by name: ignored silently, it would give a wrong model.
 // `tie_word_embeddings` overrides the first column.
 //
 //   model_type   output tied   windows                      biases
@@ -30,7 +30,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <filesystem>
 #include <stdexcept>
 #include <string>
@@ -39,7 +38,7 @@
 
 namespace decant::inline v0::checkpoints::detail {
 
-// What a file of this family means where it is silent; 0 stands for "follows from the others".
+// What a file of this family means if a field is absent; 0: it follows from the other fields.
 struct HfFamily {
   std::string_view name;
   Index kv_heads = 0;
@@ -61,15 +60,12 @@ inline constexpr std::array kHfFamilies = {
     HfFamily{.name = "gemma", .kv_heads = 16, .head_dim = 256, .max_positions = 8192, .tied = true},
 };
 
-// Absent, the family's class decides; null or undecided, width / heads.
+// If it is absent, the default of the family's class, if it has one; else hidden_size / heads.
 inline Index head_dim(const files::JsonObject& config, const HfFamily& family,
                       const model::Config& model) {
   if (config.has("head_dim")) return extent(config, "head_dim");
   if (!config.mentions("head_dim") && family.head_dim > 0) return family.head_dim;
-  expects<FormatError>(model.hidden_size % model.heads == 0, config.place("hidden_size"), " is ",
-                       model.hidden_size, ", not divisible by ", model.heads,
-                       " heads, and head_dim is absent");
-  return model.hidden_size / model.heads;
+  return default_head_dim(model, config.place("hidden_size"), "head_dim");
 }
 
 inline void read_llama_sizes(const files::JsonObject& config, const HfFamily& family,
@@ -83,9 +79,7 @@ inline void read_llama_sizes(const files::JsonObject& config, const HfFamily& fa
   model.kv_heads =
       extent(config, "num_key_value_heads",
              config.integer_or("num_key_value_heads", silent ? family.kv_heads : model.heads));
-  expects<FormatError>(model.heads % model.kv_heads == 0, config.place("num_attention_heads"),
-                       " is ", model.heads, ", not divisible by ", model.kv_heads,
-                       " key and value heads");
+  check_groups(model, config.place("num_attention_heads"));
   model.key_dim = model.value_dim = head_dim(config, family, model);
   model.intermediate_size = extent(config, "intermediate_size");
   model.max_positions = extent(config, "max_position_embeddings",
@@ -101,7 +95,7 @@ inline CheckpointConfig read_llama(const files::JsonObject& config, const HfFami
   // Gemma's `hidden_act` says "gelu" and means its tanh form; `hidden_activation` overrides it.
   model.activation = gemma ? activation(config, "hidden_activation", "gelu_pytorch_tanh")
                            : activation(config, "hidden_act", "silu");
-  if (gemma) model.embedding_scale = std::sqrt(static_cast<float>(model.hidden_size));
+  if (gemma) model.embedding_scale = gemma_embedding_scale(model);
   model.rope = read_rope(config, model.key_dim);
   model.windows = windows(config, family.name, model.layers);
   const bool biased = config.flag_or("attention_bias", false);
@@ -123,9 +117,7 @@ inline CheckpointConfig read_gpt2(const files::JsonObject& config) {
   model.layers = extent(config, "n_layer", config.integer("n_layer"), kMaxLayers);
   model.hidden_size = extent(config, "n_embd");
   model.heads = model.kv_heads = extent(config, "n_head");
-  expects<FormatError>(model.hidden_size % model.heads == 0, config.place("n_embd"), " is ",
-                       model.hidden_size, ", not divisible by ", model.heads, " heads");
-  model.key_dim = model.value_dim = model.hidden_size / model.heads;
+  model.key_dim = model.value_dim = default_head_dim(model, config.place("n_embd"), "");
   model.intermediate_size = extent(
       config, "n_inner", config.integer_or("n_inner", 4 * model.hidden_size), 4 * kMaxExtent);
   model.max_positions = extent(config, "n_positions");
@@ -157,7 +149,7 @@ inline std::vector<Token> token_ids(const files::JsonObject& object, std::string
   std::vector<Token> ids;
   const auto add = [&](const files::Json& value) {
     const Index id = files::JsonObject::as_integer(value, object.place(key));
-    if (has_token(config, id, object.place(key))) ids.push_back(static_cast<Token>(id));
+    if (const auto token = special_token(config, id, object.place(key))) ids.push_back(*token);
   };
   if (const files::Json* value = object.find(key)) {
     if (!value->is_array()) {

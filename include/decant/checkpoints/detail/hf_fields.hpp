@@ -24,19 +24,14 @@ namespace decant::inline v0::checkpoints::detail {
 
 inline Index extent(const files::JsonObject& config, std::string_view key, Index value,
                     Index most = kMaxExtent) {
-  expects<FormatError>(value > 0 && value <= most, config.place(key), " is ", value,
-                       ", not in [1, ", most, "]");
-  return value;
+  return checked_extent(value, config.place(key), most);
 }
 inline Index extent(const files::JsonObject& config, std::string_view key) {
   return extent(config, key, config.integer(key));
 }
 
 inline float epsilon(const files::JsonObject& config, std::string_view key, double otherwise) {
-  const double value = config.number_or(key, otherwise);
-  expects<FormatError>(value >= 0 && value <= 1, config.place(key), " is ", value,
-                       ", outside [0, 1]");
-  return static_cast<float>(value);
+  return checked_epsilon(config.number_or(key, otherwise), config.place(key));
 }
 
 inline model::Activation activation(const files::JsonObject& config, std::string_view key,

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <decant/attention/rope.hpp>
+#include <decant/checkpoints/detail/checkpoint_config.hpp>
 #include <decant/core/error.hpp>
 #include <decant/core/types.hpp>
 #include <decant/files/json.hpp>
@@ -20,21 +21,15 @@
 
 namespace decant::inline v0::checkpoints::detail {
 
-// A number in (0, 1e18]: every constant of a rotary rule is one.
-inline double positive_number(const files::JsonObject& object, std::string_view key, double value) {
-  expects<FormatError>(value > 0 && value <= 1e18, object.place(key), " is ", value,
-                       ", outside (0, 1e18]");
-  return value;
-}
 inline double positive_number(const files::JsonObject& object, std::string_view key) {
-  return positive_number(object, key, object.number(key));
+  return checked_positive(object.number(key), object.place(key));
 }
 
 // The value of `key` inside the rotary rules, else of the configuration, else `otherwise`.
 inline double rope_number(const files::JsonObject& config,
                           const std::optional<files::JsonObject>& rules, std::string_view key,
                           double otherwise) {
-  const double outer = positive_number(config, key, config.number_or(key, otherwise));
+  const double outer = checked_positive(config.number_or(key, otherwise), config.place(key));
   if (!rules || !rules->has(key)) return outer;
   const double inner = positive_number(*rules, key);
   expects<FormatError>(!config.has(key) || inner == outer, rules->place(key), " is ", inner,
@@ -95,7 +90,7 @@ inline attention::Rope read_rope(const files::JsonObject& config, Index head_dim
   rope.rotary_dim = static_cast<Index>(static_cast<double>(head_dim) * part);
   expects<FormatError>(rope.rotary_dim > 0 && rope.rotary_dim % 2 == 0, config.file(),
                        ": the rotary part of a head would be ", rope.rotary_dim, " of ", head_dim,
-                       " numbers, not an even number (head_dim, partial_rotary_factor)");
+                       " elements, not an even number (head_dim, partial_rotary_factor)");
   if (rules) rope.scaling = rope_scaling(config, *rules);
   return rope;
 }

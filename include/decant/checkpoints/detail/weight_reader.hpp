@@ -8,8 +8,8 @@
 // Tested by   tests/checkpoints/checkpoint_test.cpp, tests/checkpoints/load_options_test.cpp
 #pragma once
 
+#include <decant/checkpoints/checkpoint.hpp>
 #include <decant/checkpoints/detail/checkpoint_config.hpp>
-#include <decant/checkpoints/load_options.hpp>
 #include <decant/core/error.hpp>
 #include <decant/core/types.hpp>
 #include <decant/files/tensor.hpp>

@@ -4,12 +4,12 @@
 //   layers.N.keys        [heads, tokens held, key_dim], likewise layers.N.values
 //   layers.N.key_scales  F32 [heads, tokens held] where the format has them, likewise value_scales
 //
-// int4 has its bytes of two numbers there as U8, [heads, tokens held, bytes of a row], and where a
-// row has several scales they are [heads, tokens held, scales of a row] (kv/cells.hpp says which
-// numbers share a byte).
+// The cells of int4 are bytes of two elements, U8 [heads, tokens held, bytes of a row]
+// (kv/cells.hpp says which elements share a byte). If a row has several scales they are
+// [heads, tokens held, scales of a row].
 //
-// Held are the last tokens of the sequence, and before them those that the store keeps from its
-// beginning, where there is a gap.
+// Held are the last tokens of the sequence and, if a ring has dropped tokens between, the attention
+// sink tokens at its beginning.
 //
 // A row is its cells times its scale; fp8_e4m3 counts in units of 2^-8.
 //
@@ -41,47 +41,13 @@ namespace decant::inline v0::snapshots::detail {
 inline constexpr std::string_view kSnapshot = "decant snapshot";
 inline constexpr std::string_view kSnapshotVersion = "1";
 
-// How safetensors calls the cells of a format.
-constexpr std::string_view cell_dtype(codec::Type type) noexcept {
-  switch (type) {
-    case codec::Type::bf16:
-      return "BF16";
-    case codec::Type::f16:
-      return "F16";
-    case codec::Type::int8:
-      return "I8";
-    case codec::Type::int4:
-      return "U8";
-    case codec::Type::fp8_e4m3:
-      return "F8_E4M3";
-    case codec::Type::fp8_e5m2:
-      return "F8_E5M2";
-    default:
-      return "F32";
-  }
-}
-
-inline std::string layer_name(Index layer, std::string_view part) {
-  return sentence("layers.", layer, ".", part);
-}
-
 // What a row of keys or of values is made of, in some format.
 struct RowSize {
   Index cells = 0;
   Index scales = 0;
 };
-template <template <class> class Cells>
-RowSize row_size(codec::Type type, Index dim) {
-  return codec::visit_cache(type, [&]<class C>(C) {
-    return RowSize{Cells<C>{dim}.of_row(), codec::scales_of_row<C>(dim)};
-  });
-}
-inline RowSize key_size(codec::Type type, const kv::Geometry& geometry) {
-  return row_size<kv::KeyCells>(type, geometry.key_dim);
-}
-inline RowSize value_size(codec::Type type, const kv::Geometry& geometry) {
-  return row_size<kv::ValueCells>(type, geometry.value_dim);
-}
+RowSize key_size(codec::Type type, const kv::Geometry& geometry);
+RowSize value_size(codec::Type type, const kv::Geometry& geometry);
 
 // Rows of keys, or of values, of one layer and head, as they lie in a file.
 template <codec::Codec C>
@@ -202,50 +168,10 @@ StoreShape shape_of(const S& store) {
   return shape;
 }
 
-inline std::string text_of(const kv::Geometry& geometry) {
-  return sentence(geometry.layers, " layers, ", geometry.heads, " heads, keys of ",
-                  geometry.key_dim, ", values of ", geometry.value_dim);
-}
-
-inline files::SealedWriter::Metadata metadata_of(const StoreShape& shape, std::string_view format,
-                                                 std::string_view model) {
-  return {{"format", std::string(format)},
-          {"version", std::string(kSnapshotVersion)},
-          {"model", std::string(model)},
-          {"layers", std::to_string(shape.geometry.layers)},
-          {"heads", std::to_string(shape.geometry.heads)},
-          {"key_dim", std::to_string(shape.geometry.key_dim)},
-          {"value_dim", std::to_string(shape.geometry.value_dim)},
-          {"keys", std::string(codec::name(shape.keys))},
-          {"values", std::string(codec::name(shape.values))},
-          {"kept", std::to_string(shape.sink_tokens)}};
-}
-
-inline std::vector<Index> scales_shape(const kv::Geometry& geometry, Index tokens,
-                                       const RowSize& row) {
-  if (row.scales == 1) return {geometry.heads, tokens};
-  return {geometry.heads, tokens, row.scales};
-}
-
-// In the order in which they are written.
-inline std::vector<files::SealedWriter::Entry> entries_of(const StoreShape& shape) {
-  const kv::Geometry& geometry = shape.geometry;
-  std::vector<files::SealedWriter::Entry> entries = {{"tokens", "I32", {shape.end}}};
-  for (Index layer = 0; layer < geometry.layers; ++layer) {
-    const Index tokens = shape.layers[static_cast<std::size_t>(layer)].tokens();
-    const auto add = [&](std::string_view part, std::string_view dtype,
-                         std::vector<Index> extents) {
-      entries.push_back({layer_name(layer, part), dtype, std::move(extents)});
-    };
-    const RowSize key = key_size(shape.keys, geometry);
-    const RowSize value = value_size(shape.values, geometry);
-    add("keys", cell_dtype(shape.keys), {geometry.heads, tokens, key.cells});
-    add("values", cell_dtype(shape.values), {geometry.heads, tokens, value.cells});
-    if (key.scales > 0) add("key_scales", "F32", scales_shape(geometry, tokens, key));
-    if (value.scales > 0) add("value_scales", "F32", scales_shape(geometry, tokens, value));
-  }
-  return entries;
-}
+// The header of a snapshot's file; entries are in the order in which they are written.
+files::SealedWriter::Metadata metadata_of(const StoreShape& shape, std::string_view format,
+                                          std::string_view model);
+std::vector<files::SealedWriter::Entry> entries_of(const StoreShape& shape);
 
 // Writes the rows of a store, in the order of entries_of().
 template <kv::Store S>

@@ -17,7 +17,7 @@
 #include <decant/core/types.hpp>
 #include <decant/files/json.hpp>
 #include <decant/files/utf8.hpp>
-#include <decant/text/detail/bpe_merge.hpp>
+#include <decant/text/detail/merges.hpp>
 #include <decant/text/detail/vocabulary.hpp>
 
 #include <algorithm>

@@ -21,18 +21,16 @@
 #include <decant/core/error.hpp>
 #include <decant/core/types.hpp>
 #include <decant/files/gguf.hpp>
-#include <decant/files/gguf_metadata.hpp>
 #include <decant/files/json.hpp>
 #include <decant/files/utf8.hpp>
 #include <decant/text/detail/added_tokens.hpp>
 #include <decant/text/detail/bpe.hpp>
-#include <decant/text/detail/bpe_merge.hpp>
 #include <decant/text/detail/gguf_vocabulary.hpp>
+#include <decant/text/detail/merges.hpp>
 #include <decant/text/detail/normalizer.hpp>
 #include <decant/text/detail/pre_tokenizer.hpp>
-#include <decant/text/detail/score_merges.hpp>
 #include <decant/text/detail/token_decoder.hpp>
-#include <decant/text/tokenizer.hpp>
+#include <decant/text/detail/tokenizer_parts.hpp>
 
 #include <algorithm>
 #include <array>
@@ -182,7 +180,7 @@ inline std::vector<BpeMerge> scored_merges(const files::GgufMetadata& metadata,
                          metadata.place(GgufVocabulary::kTokens));
 }
 
-inline Tokenizer::Parts byte_level_parts(const files::GgufMetadata& metadata) {
+inline TokenizerParts byte_level_parts(const files::GgufMetadata& metadata) {
   const GgufCuts& cuts = gguf_cuts(metadata);
   expects<FormatError>(!metadata.flag_or("tokenizer.ggml.add_space_prefix", false),
                        metadata.place("tokenizer.ggml.add_space_prefix"),
@@ -193,7 +191,7 @@ inline Tokenizer::Parts byte_level_parts(const files::GgufMetadata& metadata) {
   const std::string& file = metadata.file();
   GgufVocabulary tokens(metadata);
   const std::vector<BpeMerge> merges = listed_merges(metadata, tokens.vocabulary());
-  Tokenizer::Parts parts;
+  TokenizerParts parts;
   if (cuts.compose) parts.normalizer = Normalizer::read(files::JsonObject(compose, file));
   parts.pre_tokenizer = PreTokenizer::read(files::JsonObject(cut, file));
   parts.decoder = TokenDecoder::read(files::JsonObject(decoder, file));
@@ -204,7 +202,7 @@ inline Tokenizer::Parts byte_level_parts(const files::GgufMetadata& metadata) {
   return parts;
 }
 
-inline Tokenizer::Parts sentencepiece_parts(const files::GgufMetadata& metadata) {
+inline TokenizerParts sentencepiece_parts(const files::GgufMetadata& metadata) {
   const bool prefix = metadata.flag_or("tokenizer.ggml.add_space_prefix", true);
   const files::Json marking = marking_component(prefix);
   const files::Json unmarking = unmarking_component(prefix);
@@ -213,7 +211,7 @@ inline Tokenizer::Parts sentencepiece_parts(const files::GgufMetadata& metadata)
   const std::vector<BpeMerge> merges = scored_merges(metadata, tokens);
   const std::optional<Token> unknown =
       gguf_special(metadata, "tokenizer.ggml.unknown_token_id", tokens.vocabulary());
-  Tokenizer::Parts parts;
+  TokenizerParts parts;
   parts.normalizer = Normalizer::read(files::JsonObject(marking, file));
   parts.decoder = TokenDecoder::read(files::JsonObject(unmarking, file));
   parts.special = gguf_template(metadata, true, tokens.vocabulary());
@@ -226,13 +224,13 @@ inline Tokenizer::Parts sentencepiece_parts(const files::GgufMetadata& metadata)
 }
 
 // Errors   FormatError naming file and key
-inline Tokenizer read_gguf_tokenizer(const files::Gguf& file) {
+inline TokenizerParts read_gguf_tokenizer(const files::Gguf& file) {
   constexpr std::string_view kKey = "tokenizer.ggml.model";
   const std::string_view kind = file.metadata().text(kKey);
-  if (kind == "gpt2") return Tokenizer(byte_level_parts(file.metadata()));
+  if (kind == "gpt2") return byte_level_parts(file.metadata());
   expects<FormatError>(kind == "llama", file.metadata().place(kKey), " is \"",
                        files::printable(kind), "\", which is not supported (gpt2 and llama are)");
-  return Tokenizer(sentencepiece_parts(file.metadata()));
+  return sentencepiece_parts(file.metadata());
 }
 
 }  // namespace decant::inline v0::text::detail

@@ -7,7 +7,7 @@
 
 #include <decant/core/error.hpp>
 #include <decant/core/types.hpp>
-#include <decant/files/gguf_metadata.hpp>
+#include <decant/files/gguf.hpp>
 #include <decant/files/utf8.hpp>
 #include <decant/text/detail/added_tokens.hpp>
 #include <decant/text/detail/vocabulary.hpp>

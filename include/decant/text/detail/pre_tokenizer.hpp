@@ -12,9 +12,8 @@
 
 #include <decant/core/error.hpp>
 #include <decant/files/json.hpp>
-#include <decant/text/detail/byte_letters.hpp>
-#include <decant/text/detail/metaspace.hpp>
 #include <decant/text/detail/pattern.hpp>
+#include <decant/text/detail/spelling.hpp>
 
 #include <algorithm>
 #include <array>

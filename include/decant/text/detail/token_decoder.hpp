@@ -18,9 +18,8 @@
 #include <decant/core/types.hpp>
 #include <decant/files/json.hpp>
 #include <decant/files/utf8.hpp>
-#include <decant/text/detail/byte_letters.hpp>
-#include <decant/text/detail/metaspace.hpp>
 #include <decant/text/detail/pattern.hpp>
+#include <decant/text/detail/spelling.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -176,7 +175,7 @@ struct StripEnds {
 };
 
 // Errors   from read: FormatError naming a component that is unknown or malformed
-// Threads  immutable; a Run belongs to one stream
+// Threads  immutable; a DecoderRun belongs to one stream
 class TokenDecoder {
  public:
   TokenDecoder() : steps_{JoinWords{}} {}
@@ -187,40 +186,8 @@ class TokenDecoder {
     return decoder;
   }
 
-  // One stream through the chain. It must not outlive the decoder.
-  //
-  // Errors   FormatError when a replacement costs or grows too much (text/detail/pattern.hpp)
-  // Cost     push is linear in the text of the token, and in a pattern behind a Fuse
-  class Run {
-   public:
-    explicit Run(const TokenDecoder& decoder) : decoder_(&decoder) {
-      for (const Step& step : decoder.steps_) {
-        memory_.emplace_back();
-        if (const Pattern* pattern = pattern_of(step)) {
-          memory_.back().scan = std::make_unique<Scan>(*pattern);
-        }
-      }
-    }
-
-    // The text that has become certain with this token; valid UTF-8.
-    std::string push(std::string text, bool added) { return pass({std::move(text), added}); }
-    // The rest. The run is then over.
-    std::string finish() { return pass({.text = {}, .last = true}); }
-
-   private:
-    std::string pass(Passing passing) {
-      for (std::size_t i = 0; i < memory_.size(); ++i) {
-        passing.text = std::visit([&](const auto& step) { return step(passing, memory_[i]); },
-                                  decoder_->steps_[i]);
-      }
-      return std::move(passing.text);
-    }
-
-    const TokenDecoder* decoder_;
-    std::vector<StepMemory> memory_;
-  };
-
  private:
+  friend class DecoderRun;
   using Step =
       std::variant<JoinWords, UnspellBytes, JoinBytes, UnmarkSpaces, ReplaceInTokens, StripEnds>;
 
@@ -281,6 +248,39 @@ class TokenDecoder {
 
   std::vector<Step> steps_;
   bool fused_ = false;  // while reading: the steps so far end in one text
+};
+
+// One stream through the chain. It must not outlive the decoder.
+//
+// Errors   FormatError when a replacement costs or grows too much (text/detail/pattern.hpp)
+// Cost     push is linear in the text of the token, and in a pattern behind a Fuse
+class DecoderRun {
+ public:
+  explicit DecoderRun(const TokenDecoder& decoder) : decoder_(&decoder) {
+    for (const auto& step : decoder.steps_) {
+      memory_.emplace_back();
+      if (const Pattern* pattern = TokenDecoder::pattern_of(step)) {
+        memory_.back().scan = std::make_unique<Scan>(*pattern);
+      }
+    }
+  }
+
+  // The text that has become certain with this token; valid UTF-8.
+  std::string push(std::string text, bool added) { return pass({std::move(text), added}); }
+  // The rest; the last call.
+  std::string finish() { return pass({.text = {}, .last = true}); }
+
+ private:
+  std::string pass(Passing passing) {
+    for (std::size_t i = 0; i < memory_.size(); ++i) {
+      passing.text = std::visit([&](const auto& step) { return step(passing, memory_[i]); },
+                                decoder_->steps_[i]);
+    }
+    return std::move(passing.text);
+  }
+
+  const TokenDecoder* decoder_;
+  std::vector<StepMemory> memory_;
 };
 
 }  // namespace decant::inline v0::text::detail

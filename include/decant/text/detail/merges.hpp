@@ -1,18 +1,18 @@
-// decant/text/detail/score_merges.hpp - the merges that a vocabulary with scores stands for.
+// decant/text/detail/merges.hpp - the merges of byte-pair encoding: listed by a file, or implied by
+// scores.
 //
 // A SentencePiece model of the BPE kind lists no merges: of all neighbours whose joined text is a
-// token, those of the highest score are joined first, the leftmost of equals. That is what
-// text::detail::Bpe does when every way to cut a token into two tokens is a merge, ranked by the
-// score of the whole.
+// token, those of the highest score are joined first, the leftmost of equals. That is what Bpe does
+// when every way to cut a token into two tokens is a merge, ranked by the score of the joined text.
 //
 // Source      Kudo and Richardson 2018, "SentencePiece", arXiv:1808.06226
-// Tested by   tests/text/score_merges_test.cpp, against a loop that looks for the best pair anew
+// Tested by   tests/text/bpe_test.cpp, tests/text/gguf_tokenizer_test.cpp, and
+//             tests/text/score_merges_test.cpp against a loop that searches all merges each time
 #pragma once
 
 #include <decant/core/error.hpp>
 #include <decant/core/types.hpp>
 #include <decant/files/utf8.hpp>
-#include <decant/text/detail/bpe_merge.hpp>
 #include <decant/text/detail/vocabulary.hpp>
 
 #include <algorithm>
@@ -23,9 +23,40 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace decant::inline v0::text::detail {
+
+// Two neighbours that may become one token. The lowest rank goes first, the leftmost of equals.
+struct BpeMerge {
+  Token left, right, merged;
+  std::int32_t rank;
+};
+
+// The two parts of "a b", with exactly one space: with more it would not be clear which one divides
+// them.
+//
+// Errors   FormatError naming `place`
+inline std::pair<std::string_view, std::string_view> merge_parts(std::string_view text,
+                                                                 std::string_view place) {
+  const std::size_t space = text.find(' ');
+  expects<FormatError>(space != text.npos && text.find(' ', space + 1) == text.npos, place,
+                       " is \"", files::printable(text),
+                       "\", which is not two parts with one space between");
+  return {text.substr(0, space), text.substr(space + 1)};
+}
+
+// The token `text` that a merge at `place` speaks of.
+//
+// Errors   FormatError naming `place`
+inline Token part_of_merge(const Vocabulary& vocabulary, std::string_view text,
+                           std::string_view place) {
+  const std::optional<Token> id = vocabulary.find(text);
+  expects<FormatError>(id.has_value(), place, " needs the token \"", files::printable(text),
+                       "\", which the vocabulary does not have");
+  return *id;
+}
 
 // A cut is looked for at every character of a token, so the length of tokens is bounded.
 inline constexpr std::size_t kMaxScoredToken = 1024;  // bytes

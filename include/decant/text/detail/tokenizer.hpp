@@ -1,0 +1,91 @@
+// decant/text/detail/tokenizer.hpp - definitions of text/tokenizer.hpp.
+//
+// Tested by   tests/text/{tokenizer,gguf_tokenizer}_test.cpp
+#pragma once
+
+#include <decant/core/error.hpp>
+#include <decant/core/types.hpp>
+#include <decant/files/gguf.hpp>
+#include <decant/files/json.hpp>
+#include <decant/files/mapped_file.hpp>
+#include <decant/files/utf8.hpp>
+#include <decant/text/detail/gguf_tokenizer.hpp>
+#include <decant/text/detail/tokenizer_parts.hpp>
+#include <decant/text/tokenizer.hpp>
+
+#include <cstddef>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace decant::inline v0::text {
+
+DECANT_IO_INLINE Tokenizer::Tokenizer(detail::TokenizerParts parts)
+    : parts_(std::make_shared<detail::TokenizerParts>(std::move(parts))) {}
+
+DECANT_IO_INLINE Tokenizer Tokenizer::open(const std::filesystem::path& tokenizer_json) {
+  const files::MappedFile file(tokenizer_json);
+  return parse(file.text(), files::printable_path(tokenizer_json));
+}
+
+DECANT_IO_INLINE Tokenizer Tokenizer::parse(std::string_view json, std::string_view name) {
+  const files::Json value = files::parse_json(json, name);
+  return Tokenizer(detail::TokenizerParts::read(files::JsonObject(value, std::string(name))));
+}
+
+DECANT_IO_INLINE Index Tokenizer::vocabulary() const noexcept { return parts_->vocabulary(); }
+
+DECANT_IO_INLINE std::optional<Token> Tokenizer::id_of(std::string_view text) const {
+  return parts_->id_of(text);
+}
+
+DECANT_IO_INLINE std::optional<std::string_view> Tokenizer::spelling(Token id) const {
+  if (const detail::AddedToken* token = parts_->added.find(id)) return token->content;
+  const std::string* text = parts_->model.vocabulary().find(id);
+  return text == nullptr ? std::nullopt : std::optional<std::string_view>(*text);
+}
+
+DECANT_IO_INLINE bool Tokenizer::is_special(Token id) const {
+  const detail::AddedToken* token = parts_->added.find(id);
+  return token != nullptr && token->special;
+}
+
+DECANT_IO_INLINE std::vector<Token> Tokenizer::encode(std::string_view text,
+                                                      bool add_special) const {
+  constexpr std::size_t kMaxText = std::size_t{1} << 30;
+  expects(text.size() < kMaxText, "text::Tokenizer::encode: a text of ", text.size(),
+          " bytes, not below 2^30");
+  const std::optional<Index> invalid = files::find_invalid_utf8(text);
+  expects(!invalid, "text::Tokenizer::encode: the text is not UTF-8 at byte ", invalid.value_or(0));
+  std::vector<Token> tokens;
+  if (add_special) tokens = parts_->special.before;
+  parts_->encode(text, tokens);
+  if (add_special) {
+    tokens.insert(tokens.end(), parts_->special.after.begin(), parts_->special.after.end());
+  }
+  return tokens;
+}
+
+DECANT_IO_INLINE std::string Tokenizer::decode(std::span<const Token> ids,
+                                               bool skip_special) const {
+  detail::DecoderRun run(parts_->decoder);
+  std::string text;
+  for (const Token id : ids) text += parts_->push(run, id, skip_special);
+  return text += run.finish();
+}
+
+DECANT_IO_INLINE Tokenizer load_tokenizer(const files::Gguf& file) {
+  return Tokenizer(detail::read_gguf_tokenizer(file));
+}
+
+DECANT_IO_INLINE Tokenizer load_tokenizer(const std::filesystem::path& path) {
+  return files::is_gguf(path) ? load_tokenizer(files::Gguf::open(path))
+                              : Tokenizer::open(path / "tokenizer.json");
+}
+
+}  // namespace decant::inline v0::text
