@@ -22,6 +22,10 @@ target_compile_definitions(decant_dev INTERFACE
 target_link_libraries(decant_compiled PRIVATE decant_dev)
 target_compile_options(decant_compiled PRIVATE $<$<NOT:$<CONFIG:Release>>:-O1>)
 
+# Readers of files are optimised even where tests are not, or those crawl.
+target_link_libraries(decant_compiled_io PRIVATE decant_dev)
+target_compile_options(decant_compiled_io PRIVATE $<$<NOT:$<CONFIG:Release>>:-O1>)
+
 # decant_precompiled(prefix [OPTIONS flags...] [LIBRARIES ...] HEADERS ...) makes a library of what
 # some programs have in common, compiled once; decant_program(target prefix) makes a target one of
 # them. Flags are not inherited, so that each target has them in one order.
@@ -32,13 +36,13 @@ function(decant_precompiled prefix)
   set_target_properties(${prefix} PROPERTIES
     DECANT_OPTIONS "${with_OPTIONS}" DECANT_LIBRARIES "${with_LIBRARIES}")
   target_compile_options(${prefix} PRIVATE ${with_OPTIONS})
-  target_link_libraries(${prefix} PRIVATE decant_dev decant_compiled ${with_LIBRARIES})
+  target_link_libraries(${prefix} PRIVATE decant_dev decant_compiled_io decant_compiled ${with_LIBRARIES})
   target_precompile_headers(${prefix} PRIVATE <decant/instantiate.hpp> ${with_HEADERS})
 endfunction()
 function(decant_program target prefix)
   get_target_property(options ${prefix} DECANT_OPTIONS)
   get_target_property(libraries ${prefix} DECANT_LIBRARIES)
   target_compile_options(${target} PRIVATE ${options})
-  target_link_libraries(${target} PRIVATE decant_dev decant_compiled ${libraries})
+  target_link_libraries(${target} PRIVATE decant_dev decant_compiled_io decant_compiled ${libraries})
   target_precompile_headers(${target} REUSE_FROM ${prefix})
 endfunction()

@@ -9,6 +9,7 @@ install(EXPORT decant-targets NAMESPACE decant:: DESTINATION ${DECANT_CMAKE_DIR}
 if(DECANT_IO)
   install(TARGETS decant_io EXPORT decant-io-targets FILE_SET HEADERS)
   install(EXPORT decant-io-targets NAMESPACE decant:: DESTINATION ${DECANT_CMAKE_DIR})
+  install(FILES ${PROJECT_SOURCE_DIR}/cmake/compiled_io.cmake DESTINATION ${DECANT_CMAKE_DIR})
 endif()
 
 configure_package_config_file(

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <decant/checkpoints/load_checkpoint.hpp>
+#include <decant/files/json.hpp>
 
 #include "files/written_files.hpp"
 

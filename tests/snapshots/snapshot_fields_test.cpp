@@ -51,7 +51,7 @@ class Parts {
     const auto at = static_cast<std::size_t>(find(name) - entries_.begin());
     Index numbers = 1;
     for (Index extent : shape) numbers *= extent;
-    const Index bits = files::detail::dtype(dtype).bits;
+    const Index bits = std::ranges::find(files::kDtypes, dtype, &files::Dtype::name)->bits;
     data_[at].resize(static_cast<std::size_t>(numbers * bits / 8));
     entries_[at].dtype = dtype;
     entries_[at].shape = std::move(shape);

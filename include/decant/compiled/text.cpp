@@ -1,0 +1,3 @@
+// Tokenizers.
+#include <decant/text/detail/text_stream.hpp>
+#include <decant/text/detail/tokenizer.hpp>
