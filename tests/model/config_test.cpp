@@ -85,6 +85,26 @@ TEST(Config, RefusesEmptyAndNegativeExtentsByName) {
   }
 }
 
+TEST(Config, EveryFieldIsPrintedUnderItsName) {
+  EXPECT_EQ(model::to_string(small()),
+            "vocabulary 100, layers 3, hidden_size 64, heads 4, kv_heads 2, key_dim 32, "
+            "value_dim 24, intermediate_size 48, max_positions 128, norm 0, activation 0, "
+            "gated true, norm_epsilon 1e-05, embedding_scale 1, score_scale 0, windows [], "
+            "sink_tokens 0, rope {rotary_dim 0, theta 10000, pairing 0, scaling 0}");
+}
+
+TEST(Config, EveryFieldIsListed) {
+  const model::Config config = small();
+  const char* end = reinterpret_cast<const char*>(&config);
+  model::for_each_field(config, [&](const auto& field) {
+    const auto* at = reinterpret_cast<const char*>(&field.value);
+    EXPECT_GE(at, end) << field.name;
+    EXPECT_LT(at - end, 8) << field.name << " stands behind a member that is not listed";
+    end = at + sizeof field.value;
+  });
+  EXPECT_LT(reinterpret_cast<const char*>(&config + 1) - end, 8) << "a last member is not listed";
+}
+
 TEST(Config, RefusesHeadsThatKvHeadsDoNotDivide) {
   expect_refused("5 heads", [](model::Config& c) { c.heads = 5; });
   expect_refused("8 kv_heads", [](model::Config& c) { c.kv_heads = 8; });
@@ -101,10 +121,11 @@ TEST(Config, RefusesAnOddHeadOnlyIfItIsRotated) {
 
 TEST(Config, RefusesValuesThatAreNotFinite) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
-  expect_refused("norm_epsilon", [&](model::Config& c) { c.norm_epsilon = nan; });
+  expect_refused("norm_epsilon is nan, not finite",
+                 [&](model::Config& c) { c.norm_epsilon = nan; });
   expect_refused("norm_epsilon", [&](model::Config& c) { c.norm_epsilon = -1e-5f; });
-  expect_refused("scale", [&](model::Config& c) { c.embedding_scale = nan; });
-  expect_refused("scale", [&](model::Config& c) { c.score_scale = nan; });
+  expect_refused("embedding_scale", [&](model::Config& c) { c.embedding_scale = nan; });
+  expect_refused("score_scale", [&](model::Config& c) { c.score_scale = nan; });
 }
 
 TEST(Config, RefusesWindowsThatDoNotFitTheLayers) {

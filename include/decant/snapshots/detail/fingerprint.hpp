@@ -12,6 +12,7 @@
 #include <decant/model/weights.hpp>
 #include <decant/snapshots/fingerprint.hpp>
 
+#include <optional>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -38,6 +39,8 @@ class Fingerprint {
   void add(E name) {
     add(static_cast<int>(name));
   }
+
+  void add(const std::vector<Position>& windows) { add(std::span<const Position>(windows)); }
 
   // The elements as a product reads them, however they are packed, and whether it quantises
   // activations.
@@ -68,30 +71,31 @@ class Fingerprint {
       add(*linear);
     }
   }
+  // Every field but max_positions, which changes no key and no value. A score scale counts as what
+  // it stands for, and a rotation as its frequencies.
   void add(const model::Config& config) {
-    for (Index number :
-         {config.vocabulary, config.layers, config.hidden_size, config.heads, config.kv_heads,
-          config.key_dim, config.value_dim, config.intermediate_size}) {
-      add(number);
-    }
-    add(config.norm);
-    add(config.activation);
-    add(config.gated);
-    for (float number :
-         {config.norm_epsilon, config.embedding_scale, config.effective_score_scale()}) {
-      add(number);
-    }
-    add(std::span<const Position>(config.windows));
-    add(config.sink_tokens);
-    add(config.rope.has_value());
-    if (!config.rope) return;
-    add(config.rope->pairing);
-    add(std::span<const double>(attention::frequencies(*config.rope, config.key_dim)));
+    model::for_each_field(config, [&]<class T>(const model::Field<T>& field) {
+      const void* value = &field.value;
+      if constexpr (std::is_same_v<T, std::optional<attention::Rope>>) {
+        add(field.value, config.key_dim);
+      } else if (value == &config.score_scale) {
+        add(config.effective_score_scale());
+      } else if (value != &config.max_positions) {
+        add(field.value);
+      }
+    });
   }
 
   std::string text() const { return hash_.text(); }
 
  private:
+  void add(const std::optional<attention::Rope>& rope, Index key_dim) {
+    add(rope.has_value());
+    if (!rope) return;
+    add(rope->pairing);
+    add(std::span<const double>(attention::frequencies(*rope, key_dim)));
+  }
+
   files::Hash hash_;
 };
 
