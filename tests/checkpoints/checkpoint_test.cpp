@@ -21,7 +21,7 @@ using trial::rows_of;
 using trial::WrittenCheckpoint;
 using Rows = std::vector<std::vector<float>>;
 
-// `rows` by `columns` numbers, all `first + row`.
+// `rows` by `columns` values, all `first + row`.
 std::vector<float> numbered(Index rows, Index columns, float first) {
   std::vector<float> result;
   for (Index row = 0; row < rows; ++row) {
@@ -56,11 +56,11 @@ TEST(Checkpoint, OfLlamaHasEveryMatrixInItsShape) {
 TEST(Checkpoint, StacksQueryKeyValueAndGateUpInThatOrder) {
   WrittenCheckpoint file = WrittenCheckpoint::llama();
   const std::string layer = "model.layers.1.";
-  file.tensors.add_numbers(layer + "self_attn.q_proj.weight", {12, 8}, numbered(12, 8, 0));
-  file.tensors.add_numbers(layer + "self_attn.k_proj.weight", {6, 8}, numbered(6, 8, 100));
-  file.tensors.add_numbers(layer + "self_attn.v_proj.weight", {6, 8}, numbered(6, 8, 200));
-  file.tensors.add_numbers(layer + "mlp.gate_proj.weight", {10, 8}, numbered(10, 8, 30));
-  file.tensors.add_numbers(layer + "mlp.up_proj.weight", {10, 8}, numbered(10, 8, 60));
+  file.tensors.add_values(layer + "self_attn.q_proj.weight", {12, 8}, numbered(12, 8, 0));
+  file.tensors.add_values(layer + "self_attn.k_proj.weight", {6, 8}, numbered(6, 8, 100));
+  file.tensors.add_values(layer + "self_attn.v_proj.weight", {6, 8}, numbered(6, 8, 200));
+  file.tensors.add_values(layer + "mlp.gate_proj.weight", {10, 8}, numbered(10, 8, 30));
+  file.tensors.add_values(layer + "mlp.up_proj.weight", {10, 8}, numbered(10, 8, 60));
   const Checkpoint loaded = file.load();
   const Rows qkv = rows_of(loaded.weights.layers[1].qkv.matrix);
   EXPECT_EQ(qkv[11][7], 11.0f);
@@ -83,12 +83,12 @@ TEST(Checkpoint, ReadsTheBiasesThatTheConfigurationNames) {
   EXPECT_TRUE(refuses([&] { file.load(); }, {"model.layers.0.self_attn.q_proj.bias is absent"}));
   for (const char* layer : {"model.layers.0.", "model.layers.1."}) {
     const std::string at = layer;
-    file.tensors.add_numbers(at + "self_attn.q_proj.bias", {12}, numbered(12, 1, 0));
-    file.tensors.add_numbers(at + "self_attn.k_proj.bias", {6}, numbered(6, 1, 100));
-    file.tensors.add_numbers(at + "self_attn.v_proj.bias", {6}, numbered(6, 1, 200), "BF16");
+    file.tensors.add_values(at + "self_attn.q_proj.bias", {12}, numbered(12, 1, 0));
+    file.tensors.add_values(at + "self_attn.k_proj.bias", {6}, numbered(6, 1, 100));
+    file.tensors.add_values(at + "self_attn.v_proj.bias", {6}, numbered(6, 1, 200), "BF16");
     file.tensors.add(at + "self_attn.o_proj.bias", {8});
-    file.tensors.add_numbers(at + "mlp.gate_proj.bias", {10}, numbered(10, 1, 30));
-    file.tensors.add_numbers(at + "mlp.up_proj.bias", {10}, numbered(10, 1, 60), "F16");
+    file.tensors.add_values(at + "mlp.gate_proj.bias", {10}, numbered(10, 1, 30));
+    file.tensors.add_values(at + "mlp.up_proj.bias", {10}, numbered(10, 1, 60), "F16");
     file.tensors.add(at + "mlp.down_proj.bias", {8});
   }
   const Checkpoint loaded = file.load();
@@ -114,10 +114,10 @@ TEST(Checkpoint, ReadsTheHeadNormsOfQwen3) {
   WrittenCheckpoint file = WrittenCheckpoint::llama("qwen3");
   EXPECT_TRUE(refuses([&] { file.load(); }, {"q_norm.weight is absent"}));
   for (const char* layer : {"model.layers.0.", "model.layers.1."}) {
-    file.tensors.add_numbers(layer + std::string("self_attn.q_norm.weight"), {6},
-                             numbered(6, 1, 10));
-    file.tensors.add_numbers(layer + std::string("self_attn.k_norm.weight"), {6},
-                             numbered(6, 1, 20));
+    file.tensors.add_values(layer + std::string("self_attn.q_norm.weight"), {6},
+                            numbered(6, 1, 10));
+    file.tensors.add_values(layer + std::string("self_attn.k_norm.weight"), {6},
+                            numbered(6, 1, 20));
   }
   const Checkpoint loaded = file.load();
   EXPECT_EQ(loaded.weights.layers[1].query_norm.weight.at(5), 15.0f);
@@ -129,7 +129,7 @@ TEST(Checkpoint, AddsOneToEveryNormOfGemma) {
   const std::vector<float> small(8, 0.25f);
   for (const char* name : {"model.norm.weight", "model.layers.0.input_layernorm.weight",
                            "model.layers.1.post_attention_layernorm.weight"}) {
-    file.tensors.add_numbers(name, {8}, small);
+    file.tensors.add_values(name, {8}, small);
   }
   const Checkpoint loaded = file.load();
   const std::vector<float> shifted(8, 1.25f);
@@ -141,11 +141,11 @@ TEST(Checkpoint, AddsOneToEveryNormOfGemma) {
 
 TEST(Checkpoint, TransposesTheLinearLayersOfGpt2) {
   WrittenCheckpoint file = WrittenCheckpoint::gpt2();
-  std::vector<float> numbers;
+  std::vector<float> values;
   for (Index in = 0; in < 8; ++in) {
-    for (Index out = 0; out < 24; ++out) numbers.push_back(static_cast<float>(100 * in + out));
+    for (Index out = 0; out < 24; ++out) values.push_back(static_cast<float>(100 * in + out));
   }
-  file.tensors.add_numbers("transformer.h.1.attn.c_attn.weight", {8, 24}, numbers);
+  file.tensors.add_values("transformer.h.1.attn.c_attn.weight", {8, 24}, values);
   const Checkpoint loaded = file.load();
   const model::LayerWeights& layer = loaded.weights.layers[1];
   EXPECT_EQ(layer.qkv.matrix.rows(), 24);
@@ -161,7 +161,7 @@ TEST(Checkpoint, TransposesTheLinearLayersOfGpt2) {
   EXPECT_TRUE(loaded.weights.output.matrix.empty());
 }
 
-TEST(Checkpoint, KeepsTheFormatOfTheFile) {
+TEST(Checkpoint, RetainsTheFormatOfTheFile) {
   for (const auto& [dtype, type] :
        {std::pair("F32", codec::Type::f32), std::pair("BF16", codec::Type::bf16),
         std::pair("F16", codec::Type::f16)}) {
@@ -191,11 +191,11 @@ TEST(Checkpoint, StacksMixedFormatsInF32) {
   EXPECT_EQ(rows_of(qkv)[17][7], 48.0f);
 }
 
-TEST(Checkpoint, AcceptsNumbersThatAreNotFinite) {
+TEST(Checkpoint, AcceptsValuesThatAreNotFinite) {
   WrittenCheckpoint file = WrittenCheckpoint::llama();
   std::vector<float> odd(8, std::numeric_limits<float>::infinity());
   odd[0] = std::numeric_limits<float>::quiet_NaN();
-  file.tensors.add_numbers("model.norm.weight", {8}, odd);
+  file.tensors.add_values("model.norm.weight", {8}, odd);
   EXPECT_TRUE(std::isnan(file.load().weights.output_norm.weight[0]));
 }
 

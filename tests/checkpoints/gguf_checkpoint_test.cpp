@@ -59,7 +59,7 @@ TEST(GgufCheckpoint, HasTheWeightsOfTheSameModelInAFolder) {
   }
 }
 
-TEST(GgufCheckpoint, WithHalfSplitPairsIsTheModelOfTheFolderBitForBit) {
+TEST(GgufCheckpoint, WithHalfSplitRotaryPairsIsTheModelOfTheFolderBitForBit) {
   WrittenGguf file = WrittenGguf::llama("qwen3");
   WrittenCheckpoint folder = WrittenCheckpoint::llama("qwen3");
   folder.config["num_key_value_heads"] = 1;
@@ -77,9 +77,9 @@ TEST(GgufCheckpoint, WithHalfSplitPairsIsTheModelOfTheFolderBitForBit) {
 TEST(GgufCheckpoint, ReadsBiases) {
   WrittenGguf file = WrittenGguf::llama("qwen2");
   for (const std::string layer : {"blk.0.", "blk.1."}) {
-    file.add_numbers(layer + "attn_q.bias", {12}, std::vector<float>(12, 1.0f));
-    file.add_numbers(layer + "attn_k.bias", {6}, std::vector<float>(6, 2.0f));
-    file.add_numbers(layer + "attn_v.bias", {6}, std::vector<float>(6, 3.0f));
+    file.add_values(layer + "attn_q.bias", {12}, std::vector<float>(12, 1.0f));
+    file.add_values(layer + "attn_k.bias", {6}, std::vector<float>(6, 2.0f));
+    file.add_values(layer + "attn_v.bias", {6}, std::vector<float>(6, 3.0f));
   }
   const std::vector<float> bias = load(file).weights.layers[1].qkv.bias;
   ASSERT_EQ(bias.size(), 24u);
@@ -115,7 +115,7 @@ TEST(GgufCheckpoint, RefusesTensorsThatAreMissingMisshapenOrTooMany) {
   EXPECT_TRUE(model_refused(file, {"f.gguf: tensor blk.2.attn_norm.weight is absent"}));
 }
 
-// A file of width 32 whose matrices lie in blocks: the bytes of block b are all b mod 7.
+// A file of hidden size 32 whose matrices lie in blocks: the bytes of block b are all b mod 7.
 WrittenGguf blocks(std::uint64_t format, std::size_t block_bytes) {
   WrittenGguf file = WrittenGguf::llama();
   file.tensors.clear();
@@ -147,7 +147,7 @@ WrittenGguf blocks(std::uint64_t format, std::size_t block_bytes) {
   return file;
 }
 
-TEST(GgufCheckpoint, KeepsBlocksAsTheyAre) {
+TEST(GgufCheckpoint, LeavesBlocksAsTheyAre) {
   const Checkpoint q8 = load(blocks(8, 34));
   EXPECT_EQ(q8.weights.embedding.type(), codec::Type::q8_0);
   EXPECT_EQ(q8.weights.layers[1].qkv.matrix.type(), codec::Type::q8_0);

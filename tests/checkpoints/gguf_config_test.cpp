@@ -118,7 +118,7 @@ TEST(GgufConfig, ReadsRotaryRules) {
   }
 }
 
-// The numbers that a converter writes for the llama3 rule with these constants.
+// The values that a converter writes for the llama3 rule with these constants.
 std::vector<float> divisors(const attention::Rope& plain, const attention::Llama3Scaling& scaling) {
   attention::Rope rope = plain;
   rope.scaling = scaling;
@@ -138,14 +138,14 @@ TEST(GgufConfig, RecognisesTheLlama3RuleByItsDivisors) {
   file.real("llama.rope.freq_base", 5e5f);
   for (const double factor : {8.0, 32.0}) {
     const attention::Llama3Scaling rule = {.factor = factor};
-    file.add_numbers("rope_freqs.weight", {32}, divisors(plain, rule));
+    file.add_values("rope_freqs.weight", {32}, divisors(plain, rule));
     EXPECT_EQ(config_of(file).model.rope->scaling, attention::Scaling(rule));
   }
-  file.add_numbers("rope_freqs.weight", {32}, std::vector<float>(32, 1.0f));
+  file.add_values("rope_freqs.weight", {32}, std::vector<float>(32, 1.0f));
   EXPECT_EQ(config_of(file).model.rope->scaling, attention::Scaling(attention::Unscaled{}));
 
   const std::vector<float> good = divisors(plain, {.factor = 8.0});
-  file.add_numbers("rope_freqs.weight", {32}, good);
+  file.add_values("rope_freqs.weight", {32}, good);
   file.text("llama.rope.scaling.type", "linear");
   file.real("llama.rope.scaling.factor", 4.0f);
   EXPECT_TRUE(config_refused(file, {"f.gguf: llama.rope.scaling.type", "rope_freqs.weight"}));
@@ -155,15 +155,15 @@ TEST(GgufConfig, RecognisesTheLlama3RuleByItsDivisors) {
     for (const float wrong : {good[pair] * 1.001f, 0.0f, std::numeric_limits<float>::quiet_NaN()}) {
       std::vector<float> odd = good;
       odd[pair] = wrong;
-      file.add_numbers("rope_freqs.weight", {32}, odd);
+      file.add_values("rope_freqs.weight", {32}, odd);
       EXPECT_TRUE(config_refused(file, {"f.gguf: tensor rope_freqs.weight does not follow"}))
           << pair;
     }
   }
-  file.add_numbers("rope_freqs.weight", {32},
-                   divisors(plain, {.factor = 8.0, .original_positions = 4096}));
+  file.add_values("rope_freqs.weight", {32},
+                  divisors(plain, {.factor = 8.0, .original_positions = 4096}));
   EXPECT_TRUE(config_refused(file, {"rope_freqs.weight does not follow"}));
-  file.add_numbers("rope_freqs.weight", {31}, std::vector<float>(31, 1.0f));
+  file.add_values("rope_freqs.weight", {31}, std::vector<float>(31, 1.0f));
   EXPECT_TRUE(config_refused(file, {"rope_freqs.weight has shape [31], not [32]"}));
 }
 

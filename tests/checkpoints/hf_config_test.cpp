@@ -171,7 +171,7 @@ TEST(HfConfig, TakesTheHeadSizeFromHeadDimWhereGiven) {
   EXPECT_EQ(with(sizes("qwen3"), {{"head_dim", nullptr}}).model.key_dim, 16);
 }
 
-TEST(HfConfig, RefusesAHeadSizeThatIsOddOrNoWholeNumber) {
+TEST(HfConfig, RefusesAHeadSizeThatIsOddOrNotAnInteger) {
   EXPECT_TRUE(refuses([] { with(sizes("llama"), {{"hidden_size", 60}}); }, {"config.json", "15"}));
   EXPECT_TRUE(refuses([] { with(sizes("llama"), {{"hidden_size", 62}}); },
                       {"config.json: hidden_size is 62", "4 heads"}));

@@ -50,7 +50,7 @@ TEST(LoadOptions, LeaveNormsBiasesAndPositionsAsTheyAre) {
   EXPECT_EQ(plain.weights.layers[1].up.bias, quantised.weights.layers[1].up.bias);
 }
 
-TEST(LoadOptions, QuantiseTheNumbersOfTheFile) {
+TEST(LoadOptions, QuantiseTheValuesOfTheFile) {
   const auto plain = rows_of(WrittenCheckpoint::gpt2().load().weights.layers[0].up.matrix);
   const auto quantised = rows_of(
       WrittenCheckpoint::gpt2().load({.weights = codec::Type::q8_0}).weights.layers[0].up.matrix);

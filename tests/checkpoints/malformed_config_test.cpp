@@ -165,7 +165,7 @@ class ConfigFolder : public ::testing::Test {
   trial::Folder folder_;
 };
 
-TEST_F(ConfigFolder, WithoutGenerationConfigKeepsItsTokens) {
+TEST_F(ConfigFolder, WithoutGenerationConfigRetainsItsTokens) {
   EXPECT_EQ(read().end_tokens, (std::vector<Token>{2}));
   EXPECT_EQ(checkpoints::read_config(folder_.path()).hidden_size, 64);
 }

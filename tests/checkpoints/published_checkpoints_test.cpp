@@ -91,7 +91,7 @@ TEST_F(PublishedCheckpoint, WithOnlyTheOutputOfATiedPairUsesItAsEmbedding) {
   EXPECT_EQ(loaded.begin_token, 1);
 }
 
-TEST(ExampleModel, KeepsItsBf16Weights) {
+TEST(ExampleModel, HasBf16Weights) {
   const std::filesystem::path folder = std::filesystem::path(DECANT_EXAMPLE_MODELS) / "shakespeare";
   if (!std::filesystem::exists(folder)) GTEST_SKIP() << "no model in " << folder;
   const Checkpoint loaded = checkpoints::load_checkpoint(folder);

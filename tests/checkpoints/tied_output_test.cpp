@@ -24,12 +24,12 @@ constexpr const char* kHead = "lm_head.weight";
 // The embedding is all ones.
 WrittenCheckpoint llama(const char* type = "llama") {
   WrittenCheckpoint file = WrittenCheckpoint::llama(type);
-  file.tensors.add_numbers(kEmbedding, {11, 8}, std::vector<float>(88, 1.0f));
+  file.tensors.add_values(kEmbedding, {11, 8}, std::vector<float>(88, 1.0f));
   file.tensors.remove(kHead);
   return file;
 }
 void add_head(WrittenCheckpoint& file, float number, const char* dtype = "F32") {
-  file.tensors.add_numbers(kHead, {11, 8}, std::vector<float>(88, number), dtype);
+  file.tensors.add_values(kHead, {11, 8}, std::vector<float>(88, number), dtype);
 }
 float first(const kernels::Matrix& matrix) { return rows_of(matrix)[0][0]; }
 
@@ -65,11 +65,11 @@ TEST(TiedOutput, IsTheEmbeddingWithAWarningWhereTheFileHoldsAnother) {
   }
 }
 
-// The same bytes are other numbers in another format.
+// The same bytes are other values in another format.
 TEST(TiedOutput, IsComparedWithItsFormat) {
   WrittenCheckpoint file = llama();
   file.config["tie_word_embeddings"] = true;
-  file.tensors.add_numbers(kEmbedding, {11, 8}, std::vector<float>(88, 1.0f), "BF16");
+  file.tensors.add_values(kEmbedding, {11, 8}, std::vector<float>(88, 1.0f), "BF16");
   add_head(file, 1.875f, "F16");  // 0x3F80, as 1 in bf16
   EXPECT_EQ(file.load().warnings.size(), 1u);
 }

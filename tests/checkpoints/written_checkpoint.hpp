@@ -17,7 +17,7 @@ namespace decant::trial {
 // load() writes and reads them.
 class WrittenCheckpoint {
  public:
-  // Two layers of width 8, two query heads and one key and value head of 6, feed-forward 10.
+  // Two layers of hidden size 8, two query heads and one key and value head of 6, feed-forward 10.
   static WrittenCheckpoint llama(const std::string& type = "llama",
                                  const std::string& prefix = "model.") {
     WrittenCheckpoint result;
@@ -44,7 +44,7 @@ class WrittenCheckpoint {
     return result;
   }
 
-  // Two layers of width 8 with two heads of 4, feed-forward 10 and 5 positions.
+  // Two layers of hidden size 8 with two heads of 4, feed-forward 10 and 5 positions.
   static WrittenCheckpoint gpt2(const std::string& prefix = "transformer.") {
     WrittenCheckpoint result;
     result.config = {{"model_type", "gpt2"}, {"vocab_size", 11}, {"n_embd", 8},  {"n_layer", 2},

@@ -25,7 +25,7 @@ using trial::parse_gguf;
 using trial::refuses;
 using trial::WrittenGguf;
 
-TEST(GgufMetadata, HoldsNumbersOfEveryType) {
+TEST(GgufMetadata, HoldsIntegersAndRealsOfEveryType) {
   WrittenGguf file;
   file.set("u8", GgufType::u8, "\xFF");
   file.set("i8", GgufType::i8, "\xFF");
@@ -62,7 +62,7 @@ TEST(GgufMetadata, HoldsTextsFlagsAndArrays) {
   file.flag("yes", true);
   file.flag("no", false);
   file.texts("texts", {"a", "", "bc"});
-  file.numbers("integers", {3, -4});
+  file.integers("integers", {3, -4});
   file.reals("reals", {0.5f, -1.0f, 2.0f});
   const std::string inner = gguf_array(GgufType::u8, 2, "ab");
   file.set("nested", GgufType::array, gguf_array(GgufType::array, 2, inner + inner));
@@ -76,8 +76,8 @@ TEST(GgufMetadata, HoldsTextsFlagsAndArrays) {
   EXPECT_EQ(metadata.text_or("none", "x"), "x");
   EXPECT_EQ(metadata.texts("texts"), (std::vector<std::string_view>{"a", "", "bc"}));
   EXPECT_EQ(metadata.integers("integers"), (std::vector<Index>{3, -4}));
-  EXPECT_EQ(metadata.numbers("reals"), (std::vector<double>{0.5, -1.0, 2.0}));
-  EXPECT_EQ(metadata.numbers("integers"), (std::vector<double>{3, -4}));
+  EXPECT_EQ(metadata.reals("reals"), (std::vector<double>{0.5, -1.0, 2.0}));
+  EXPECT_EQ(metadata.reals("integers"), (std::vector<double>{3, -4}));
   EXPECT_EQ(metadata.at("nested").count, 2);
   EXPECT_EQ(metadata.at("nested").bytes.size(), 2 * inner.size());
 }
@@ -87,7 +87,7 @@ TEST(GgufMetadata, RefusesValuesOfAnotherTypeByKey) {
   file.text("text", "a");
   file.number("number", 1);
   file.real("real", std::numeric_limits<float>::infinity());
-  file.numbers("integers", {1});
+  file.integers("integers", {1});
   file.reals("reals", {1});
   file.set("huge", GgufType::u64, little_endian(std::uint64_t{1} << 63));
   const std::string bytes = file.bytes();
@@ -107,7 +107,7 @@ TEST(GgufMetadata, RefusesValuesOfAnotherTypeByKey) {
   EXPECT_TRUE(refuses([&] { metadata.integers("number"); }, {"number is a u32, not an array"}));
 }
 
-// What is wrong with a file whose only pair is `key` with these bytes behind it.
+// What is wrong with a file whose only entry is `key` with these bytes behind it.
 testing::AssertionResult value_refused(const std::string& type_and_bytes,
                                        std::initializer_list<std::string_view> parts) {
   WrittenGguf file;

@@ -1,4 +1,4 @@
-// tests/files/gguf_test.cpp - files that keep the format's rules, and every way to break them.
+// tests/files/gguf_test.cpp - files that follow the format's rules, and every way to break them.
 #include <decant/files/gguf.hpp>
 
 #include "files/written_files.hpp"
@@ -45,7 +45,7 @@ TEST(Gguf, GivesTensorsByNameWithTheSlowestExtentFirst) {
   for (std::uint64_t version : {2u, 3u}) {
     WrittenGguf file;
     file.version = version;
-    file.add_numbers("x", {2, 3}, {1, 2, 3, 4, 5, 6});
+    file.add_values("x", {2, 3}, {1, 2, 3, 4, 5, 6});
     file.tensor({"y", {32}, kQ8_0, std::string(34, 'q')});
     file.tensor({"z", {256, 2}, kQ4_K, std::string(288, 'k')});
     file.tensor({"w", {32, 1, 2, 1}, kQ4_0, std::string(36, 'w')});
@@ -149,8 +149,8 @@ TEST(Gguf, RefusesShapesThatCannotBe) {
   EXPECT_TRUE(refused({{"t", {huge, 4}, kF32, data}}, {"f.gguf: tensor t has the shape"}));
   EXPECT_TRUE(refused({{"t", {1ull << 32, 1ull << 32}, kF32, data}}, {"tensor t has the shape"}));
   EXPECT_TRUE(refused({{"t", {32, huge}, kQ8_0, data}}, {"f.gguf: tensor t has the shape"}));
-  EXPECT_TRUE(refused({{"t", {31}, kQ8_0, data}}, {"f.gguf: tensor t", "31 numbers", "Q8_0"}));
-  EXPECT_TRUE(refused({{"t", {16, 2}, kQ4_0, data}}, {"f.gguf: tensor t", "16 numbers", "Q4_0"}));
+  EXPECT_TRUE(refused({{"t", {31}, kQ8_0, data}}, {"f.gguf: tensor t", "31 elements", "Q8_0"}));
+  EXPECT_TRUE(refused({{"t", {16, 2}, kQ4_0, data}}, {"f.gguf: tensor t", "16 elements", "Q4_0"}));
   EXPECT_TRUE(refused({{"t", {32}, kQ4_K, data}}, {"f.gguf: tensor t", "Q4_K", "256"}));
   EXPECT_TRUE(refused({{"t", {}, kQ8_0, data}}, {"f.gguf: tensor t has rows of 1"}));
   for (std::uint64_t format : {4u, 5u, 31u, 99u}) {
@@ -200,7 +200,7 @@ TEST(Gguf, WithAnyOneByteChangedIsReadOrRefused) {
   file.text("tokenizer.ggml.model", "llama");
   file.texts("tokenizer.ggml.tokens", {"<unk>", "\u2581", "a", "\u2581a"});
   file.reals("tokenizer.ggml.scores", {0, -1, -2, -3});
-  file.numbers("tokenizer.ggml.token_type", {2, 1, 1, 1});
+  file.integers("tokenizer.ggml.token_type", {2, 1, 1, 1});
   const std::string bytes = file.bytes();
   int accepted = 0;
   const std::size_t every = trial::kSlowBuild ? 7 : 1;

@@ -29,7 +29,7 @@ TEST(MappedFile, ShowsEveryByte) {
   EXPECT_EQ(file.path(), folder.path() / "bytes");
 }
 
-TEST(MappedFile, KeepsItsAddressWhenMoved) {
+TEST(MappedFile, StaysAtItsAddressWhenMoved) {
   const trial::Folder folder;
   MappedFile one(folder.write("one", "first"));
   const std::byte* address = one.bytes().data();

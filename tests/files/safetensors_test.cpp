@@ -1,4 +1,4 @@
-// tests/files/safetensors_test.cpp - files that keep the format's rules, and every way to break
+// tests/files/safetensors_test.cpp - files that follow the format's rules, and every way to break
 // them.
 #include <decant/files/safetensors.hpp>
 
@@ -34,7 +34,7 @@ std::string single(std::string_view dtype, std::string_view shape, std::string_v
                    std::string_view data = {}) {
   return safetensors("{\"t\":" + tensor(dtype, shape, offsets) + "}", data);
 }
-std::string pair(std::string_view a, std::string_view b, std::size_t bytes) {
+std::string two(std::string_view a, std::string_view b, std::size_t bytes) {
   return safetensors(sentence("{\"a\":", a, ",\"b\":", b, "}"), std::string(bytes, '\0'));
 }
 
@@ -47,8 +47,8 @@ Number number(const files::Tensor& tensor) {
 
 TEST(Safetensors, GivesTensorsByName) {
   trial::TensorSet set;
-  set.add_numbers("x", {2, 3}, {1, 2, 3, 4, 5, 6});
-  set.add_numbers("y", {1}, {9}, "BF16");
+  set.add_values("x", {2, 3}, {1, 2, 3, 4, 5, 6});
+  set.add_values("y", {1}, {9}, "BF16");
   const std::string bytes = set.file();
   const Safetensors file = parse_file(bytes);
   ASSERT_EQ(file.tensors().size(), 2u);
@@ -65,7 +65,7 @@ TEST(Safetensors, GivesTensorsByName) {
 TEST(Safetensors, MapsAFileAndMovesWithIt) {
   const trial::Folder folder;
   trial::TensorSet set;
-  set.add_numbers("x", {1}, {42});
+  set.add_values("x", {1}, {42});
   Safetensors file = Safetensors::open(folder.write("m.safetensors", set.file()));
   const Safetensors moved = std::move(file);
   EXPECT_EQ(number<float>(moved.tensors().at("x")), 42.0f);
@@ -127,16 +127,16 @@ TEST(Safetensors, BoundsTheRank) {
 
 TEST(Safetensors, RefusesTensorsThatOverlap) {
   const std::string first = tensor("F32", "[2]", "[0,8]");
-  EXPECT_TRUE(refuses([&] { parse_file(pair(first, tensor("F32", "[2]", "[4,12]"), 12)); },
+  EXPECT_TRUE(refuses([&] { parse_file(two(first, tensor("F32", "[2]", "[4,12]"), 12)); },
                       {"b overlaps", "4 bytes"}));
-  EXPECT_TRUE(refuses([&] { parse_file(pair(first, first, 8)); }, {"overlaps"}));
+  EXPECT_TRUE(refuses([&] { parse_file(two(first, first, 8)); }, {"overlaps"}));
   EXPECT_TRUE(
-      refuses([&] { parse_file(pair(first, tensor("F32", "[1]", "[4,8]"), 8)); }, {"overlaps"}));
+      refuses([&] { parse_file(two(first, tensor("F32", "[1]", "[4,8]"), 8)); }, {"overlaps"}));
 }
 
 TEST(Safetensors, RefusesAHole) {
   const std::string first = tensor("F32", "[1]", "[0,4]");
-  EXPECT_TRUE(refuses([&] { parse_file(pair(first, tensor("F32", "[1]", "[8,12]"), 12)); },
+  EXPECT_TRUE(refuses([&] { parse_file(two(first, tensor("F32", "[1]", "[8,12]"), 12)); },
                       {"hole of 4 bytes before b"}));
   EXPECT_TRUE(refuses([] { parse_file(single("F32", "[1]", "[4,8]", "12345678")); }, {"hole"}));
 }
@@ -159,11 +159,10 @@ TEST(Safetensors, AcceptsAScalarAndEmptyTensorsAnywhere) {
   EXPECT_TRUE(parse_file(scalar).tensors().at("t").shape.empty());
   EXPECT_EQ(number<float>(parse_file(scalar).tensors().at("t")), 7.0f);
   const std::string nothing = tensor("F32", "[0]", "[0,0]");
-  EXPECT_NO_THROW(parse_file(pair(nothing, tensor("F32", "[1]", "[0,4]"), 4)));
-  EXPECT_NO_THROW(
-      parse_file(pair(tensor("F32", "[0]", "[4,4]"), tensor("F32", "[1]", "[0,4]"), 4)));
+  EXPECT_NO_THROW(parse_file(two(nothing, tensor("F32", "[1]", "[0,4]"), 4)));
+  EXPECT_NO_THROW(parse_file(two(tensor("F32", "[0]", "[4,4]"), tensor("F32", "[1]", "[0,4]"), 4)));
   EXPECT_TRUE(refuses(
-      [&] { parse_file(pair(tensor("F32", "[0]", "[2,2]"), tensor("F32", "[1]", "[0,4]"), 4)); },
+      [&] { parse_file(two(tensor("F32", "[0]", "[2,2]"), tensor("F32", "[1]", "[0,4]"), 4)); },
       {"overlaps"}));
 }
 

@@ -21,22 +21,22 @@ using files::SealedWriter;
 TEST(SealedTensors, AreReadAsTheyWereWritten) {
   const trial::Folder folder;
   const auto path = folder.path() / "file";
-  const std::array<float, 6> numbers = {1, 2, 3, 4, 5, 6};
+  const std::array<float, 6> values = {1, 2, 3, 4, 5, 6};
   const std::array<std::uint8_t, 3> bytes = {7, 8, 9};
   const std::vector<SealedWriter::Entry> entries = {
-      {"numbers", "F32", {2, 3}}, {"none", "I32", {0, 4}}, {"bytes", "U8", {3}}};
+      {"values", "F32", {2, 3}}, {"none", "I32", {0, 4}}, {"bytes", "U8", {3}}};
   SealedWriter writer(path, {{"who", "we"}}, entries);
-  writer.write(std::as_bytes(std::span(numbers).first(4)));
-  writer.write(std::as_bytes(std::span(numbers).last(2)));
+  writer.write(std::as_bytes(std::span(values).first(4)));
+  writer.write(std::as_bytes(std::span(values).last(2)));
   writer.write(std::as_bytes(std::span(bytes)));
   writer.commit();
   const std::string whole = trial::read_file(path);
   const files::Safetensors file = files::parse_sealed(trial::bytes_of(whole), "file");
   EXPECT_EQ(file.metadata().at("who"), "we");
   ASSERT_EQ(file.tensors().size(), 4u);
-  const files::Tensor& read = file.tensors().at("numbers");
+  const files::Tensor& read = file.tensors().at("values");
   EXPECT_EQ(read.shape, (std::vector<Index>{2, 3}));
-  EXPECT_EQ(std::memcmp(read.data.data(), numbers.data(), sizeof numbers), 0);
+  EXPECT_EQ(std::memcmp(read.data.data(), values.data(), sizeof values), 0);
   EXPECT_EQ((read.data.data() - trial::bytes_of(whole).data()) % 8, 0);
   EXPECT_TRUE(file.tensors().at("none").data.empty());
   EXPECT_EQ(std::memcmp(file.tensors().at("bytes").data.data(), bytes.data(), 3), 0);

@@ -73,7 +73,7 @@ inline std::string safetensors(std::string_view header, std::string_view data = 
   return little_endian(header.size()).append(header).append(data);
 }
 
-// One number as the bytes of a dtype; whole numbers below 256 are exact in all of them.
+// One number as the bytes of a dtype; integers below 256 are exact in all of them.
 inline std::string cell(std::string_view dtype, float number) {
   const auto bits = std::bit_cast<std::uint32_t>(number);
   if (dtype == "BF16") return little_endian(bits >> 16, 2);
@@ -86,18 +86,18 @@ inline std::string cell(std::string_view dtype, float number) {
 // Tensors by name, written in that order.
 class TensorSet {
  public:
-  // The numbers 1, 2, 3... up to 97, and again.
+  // The values 1, 2, 3... up to 97, and again.
   void add(const std::string& name, std::vector<Index> shape, const std::string& dtype = "F32") {
     Index count = 1;
     for (Index extent : shape) count *= extent;
-    std::vector<float> numbers;
-    for (Index i = 0; i < count; ++i) numbers.push_back(static_cast<float>(i % 97 + 1));
-    add_numbers(name, std::move(shape), numbers, dtype);
+    std::vector<float> values;
+    for (Index i = 0; i < count; ++i) values.push_back(static_cast<float>(i % 97 + 1));
+    add_values(name, std::move(shape), values, dtype);
   }
-  void add_numbers(const std::string& name, std::vector<Index> shape,
-                   const std::vector<float>& numbers, const std::string& dtype = "F32") {
+  void add_values(const std::string& name, std::vector<Index> shape,
+                  const std::vector<float>& values, const std::string& dtype = "F32") {
     Tensor tensor{dtype, std::move(shape), {}};
-    for (float number : numbers) tensor.data += cell(dtype, number);
+    for (float value : values) tensor.data += cell(dtype, value);
     tensors_[name] = std::move(tensor);
   }
   void remove(const std::string& name) { tensors_.erase(name); }

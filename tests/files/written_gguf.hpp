@@ -47,14 +47,14 @@ class WrittenGguf {
   // Replaces what was there.
   void set(const std::string& key, GgufType type, const std::string& bytes) {
     remove(key);
-    pairs_.push_back({key, gguf_type(type) + bytes});
+    entries_.push_back({key, gguf_type(type) + bytes});
   }
   // Adds, even what is there.
   void add_pair(const std::string& key, const std::string& type_and_bytes) {
-    pairs_.push_back({key, type_and_bytes});
+    entries_.push_back({key, type_and_bytes});
   }
   void remove(const std::string& key) {
-    std::erase_if(pairs_, [&](const auto& pair) { return pair.first == key; });
+    std::erase_if(entries_, [&](const auto& entry) { return entry.first == key; });
   }
   void number(const std::string& key, std::uint64_t value) {
     set(key, GgufType::u32, little_endian(value, 4));
@@ -71,7 +71,7 @@ class WrittenGguf {
     for (const std::string& value : values) bytes += gguf_text(value);
     set(key, GgufType::array, gguf_array(GgufType::text, values.size(), bytes));
   }
-  void numbers(const std::string& key, const std::vector<std::int32_t>& values) {
+  void integers(const std::string& key, const std::vector<std::int32_t>& values) {
     std::string bytes;
     for (std::int32_t value : values) bytes += little_endian(static_cast<std::uint32_t>(value), 4);
     set(key, GgufType::array, gguf_array(GgufType::i32, values.size(), bytes));
@@ -82,18 +82,18 @@ class WrittenGguf {
     set(key, GgufType::array, gguf_array(GgufType::f32, values.size(), bytes));
   }
 
-  // f32 numbers 1, 2, 3... up to 97, and again, as TensorSet::add; the shape outermost first.
+  // f32 values 1, 2, 3... up to 97, and again, as TensorSet::add; the shape outermost first.
   void add(const std::string& name, const std::vector<Index>& shape) {
     Index count = 1;
     for (Index extent : shape) count *= extent;
-    std::vector<float> numbers;
-    for (Index i = 0; i < count; ++i) numbers.push_back(static_cast<float>(i % 97 + 1));
-    add_numbers(name, shape, numbers);
+    std::vector<float> values;
+    for (Index i = 0; i < count; ++i) values.push_back(static_cast<float>(i % 97 + 1));
+    add_values(name, shape, values);
   }
-  void add_numbers(const std::string& name, const std::vector<Index>& shape,
-                   const std::vector<float>& numbers) {
+  void add_values(const std::string& name, const std::vector<Index>& shape,
+                  const std::vector<float>& values) {
     std::string data;
-    for (float number : numbers) data += gguf_f32(number);
+    for (float value : values) data += gguf_f32(value);
     tensor({name, {shape.rbegin(), shape.rend()}, 0, data});
   }
   // Replaces what was there.
@@ -107,8 +107,8 @@ class WrittenGguf {
 
   std::string bytes() const {
     std::string file = "GGUF" + little_endian(version, 4) + little_endian(tensors.size()) +
-                       little_endian(pairs_.size());
-    for (const auto& [key, value] : pairs_) file += gguf_text(key) + value;
+                       little_endian(entries_.size());
+    for (const auto& [key, value] : entries_) file += gguf_text(key) + value;
     std::string data;
     for (const WrittenTensor& tensor : tensors) {
       data.resize((data.size() + alignment - 1) / alignment * alignment);
@@ -125,7 +125,7 @@ class WrittenGguf {
   std::size_t alignment = 32;
   std::vector<WrittenTensor> tensors;
 
-  // The model of WrittenCheckpoint::llama, with the same numbers.
+  // The model of WrittenCheckpoint::llama, with the same values.
   static WrittenGguf llama(const std::string& architecture = "llama") {
     WrittenGguf file;
     file.text("general.architecture", architecture);
@@ -154,7 +154,7 @@ class WrittenGguf {
   }
 
  private:
-  std::vector<std::pair<std::string, std::string>> pairs_;
+  std::vector<std::pair<std::string, std::string>> entries_;
 };
 
 // The file must outlive what is parsed from it.

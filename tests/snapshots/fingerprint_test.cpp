@@ -1,4 +1,4 @@
-// tests/snapshots/fingerprint_test.cpp - a model's name: the same for the same numbers, another
+// tests/snapshots/fingerprint_test.cpp - a model's name: the same for the same values, another
 // where one of them is.
 #include <decant/snapshots/fingerprint.hpp>
 
@@ -56,11 +56,11 @@ TEST(Fingerprint, DependsOnEveryPartOfAModel) {
 TEST(Fingerprint, DependsOnWhatProductsDoToTheirRows) {
   const trial::Family family = trial::llama();
   const reference::Model random = reference::random_model(family.config, 5, family.parts);
-  const std::vector<float> numbers(41 * 36, 0.25f);
+  const std::vector<float> values(41 * 36, 0.25f);
   std::set<std::string> prints;
   for (const auto activations : {kernels::Activations::quantised, kernels::Activations::full}) {
     model::Weights weights = reference::to_weights(random, codec::Type::f32);
-    const kernels::MatrixView view = kernels::row_major(numbers.data(), codec::Type::f32, 41, 36);
+    const kernels::MatrixView view = kernels::row_major(values.data(), codec::Type::f32, 41, 36);
     weights.embedding = kernels::Matrix({&view, 1}, codec::Type::q8_0, activations);
     EXPECT_EQ(weights.embedding.activations(), activations);
     prints.insert(snapshots::fingerprint(model::Decoder(family.config, std::move(weights))));

@@ -82,9 +82,9 @@ TEST_F(Prefixes, ComeBackToTreesWithPagesOfAnySize) {
     Tree tree(pool);
     snapshot.restore(tree, "m");
     for (const Prompt& prompt : prompts()) {
-      const Index kept = std::ssize(prompt.tokens) / 16 * 16 / page * page;
+      const Index cached = std::ssize(prompt.tokens) / 16 * 16 / page * page;
       Sequence found = tree.match(prompt.space, prompt.tokens);
-      EXPECT_EQ(found.end(), kept) << "pages of " << page;
+      EXPECT_EQ(found.end(), cached) << "pages of " << page;
       const std::vector<Index> ids = ids_of(prompt);
       EXPECT_TRUE(trial::holds(found, std::span(ids).first(static_cast<std::size_t>(found.end()))));
     }
@@ -128,9 +128,9 @@ TEST(PrefixSnapshot, BringsBackRowsOfSeveralScales) {
   expect_wide_rows_back<codec::Int4, BF16>();
 }
 
-// A tree that keeps fewer pages gives up those of no priority, the least recently used first; and
+// A tree with a lower limit drops the pages of no priority, the least recently used first; and
 // so does the one restored.
-TEST_F(Prefixes, KeepTheirPriorityAndWhenTheyWereUsed) {
+TEST_F(Prefixes, RetainTheirPriorityAndWhenTheyWereUsed) {
   const std::vector<Prompt> all = prompts();
   const auto left = [&](const Tree& tree) {
     std::vector<Index> lengths;

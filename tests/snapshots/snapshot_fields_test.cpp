@@ -49,10 +49,10 @@ class Parts {
   // The tensor in another format or shape, with as many bytes as that takes.
   void reshape(std::string_view name, std::string_view dtype, std::vector<Index> shape) {
     const auto at = static_cast<std::size_t>(find(name) - entries_.begin());
-    Index numbers = 1;
-    for (Index extent : shape) numbers *= extent;
+    Index elements = 1;
+    for (Index extent : shape) elements *= extent;
     const Index bits = std::ranges::find(files::kDtypes, dtype, &files::Dtype::name)->bits;
-    data_[at].resize(static_cast<std::size_t>(numbers * bits / 8));
+    data_[at].resize(static_cast<std::size_t>(elements * bits / 8));
     entries_[at].dtype = dtype;
     entries_[at].shape = std::move(shape);
   }
@@ -80,7 +80,7 @@ class Parts {
   std::vector<std::vector<std::byte>> data_;
 };
 
-// A sequence of 20 tokens in two layers of two heads, with keys of 71 numbers and values of 45.
+// A sequence of 20 tokens in two layers of two heads, with keys of 71 elements and values of 45.
 template <codec::Codec K, codec::Codec V>
 std::string saved_sequence(const kv::Geometry& geometry = kWideGeometry) {
   const trial::Folder folder;

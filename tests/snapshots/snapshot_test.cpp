@@ -62,10 +62,10 @@ testing::AssertionResult same_cells(const A& a, const B& b) {
   for (Index layer = 0; layer < a.geometry().layers; ++layer) {
     const auto from = static_cast<std::size_t>(b.begin(layer) - a.begin(layer));
     const auto same = [from](const auto& x, const auto& y) {
-      const auto width = [&](Index numbers) { return from * static_cast<std::size_t>(numbers); };
-      return std::ranges::equal(std::as_bytes(std::span(x.cells).subspan(width(x.size.cells))),
+      const auto skipped = [&](Index each) { return from * static_cast<std::size_t>(each); };
+      return std::ranges::equal(std::as_bytes(std::span(x.cells).subspan(skipped(x.size.cells))),
                                 std::as_bytes(std::span(y.cells))) &&
-             std::ranges::equal(std::as_bytes(std::span(x.scales).subspan(width(x.size.scales))),
+             std::ranges::equal(std::as_bytes(std::span(x.scales).subspan(skipped(x.size.scales))),
                                 std::as_bytes(std::span(y.scales)));
     };
     for (Index head = 0; head < a.geometry().heads; ++head) {
@@ -79,14 +79,14 @@ testing::AssertionResult same_cells(const A& a, const B& b) {
   return testing::AssertionSuccess();
 }
 
-template <class Pair>
+template <class KeyAndValueFormats>
 class Snapshots : public testing::Test {};
-using SnapshotPairs =
+using SnapshotFormats =
     testing::Types<Formats<F32, F32>, Formats<BF16, BF16>, Formats<F16, F16>, Formats<Int8, Int8>,
                    Formats<FP8E4M3, FP8E4M3>, Formats<FP8E5M2, FP8E5M2>, Formats<Int8, F16>,
                    Formats<BF16, Int8>, Formats<Int4, Int4>, Formats<F16, Int4>,
                    Formats<Int4, Int8>>;
-TYPED_TEST_SUITE(Snapshots, SnapshotPairs);
+TYPED_TEST_SUITE(Snapshots, SnapshotFormats);
 
 // A sequence of `count` tokens, saved and brought back to stores of every kind.
 template <codec::Codec K, codec::Codec V>
@@ -153,12 +153,12 @@ TYPED_TEST(Snapshots, OfARingFillWhatTheirWindowReaches) {
   using V = typename TypeParam::Values;
   const trial::Folder folder;
   const auto path = folder.path() / "ring.decant";
-  for (Index kept : {0, 5}) {
-    kv::Ring<K, V> saved(kStoreGeometry, 33, 1, kept);
+  for (Index sinks : {0, 5}) {
+    kv::Ring<K, V> saved(kStoreGeometry, 33, 1, sinks);
     fill(saved, 120);
     snapshots::save_snapshot(path, saved, snapshot_tokens(120), "m");
     const snapshots::Snapshot snapshot = snapshots::Snapshot::open(path);
-    kv::Ring<K, V> ring(kStoreGeometry, 33, 1, kept);
+    kv::Ring<K, V> ring(kStoreGeometry, 33, 1, sinks);
     const Position fewest = snapshot.fewest(ring);
     EXPECT_EQ(fewest, saved.begin(0) + 32);
     EXPECT_LT(fewest, 120);
@@ -171,7 +171,7 @@ TYPED_TEST(Snapshots, OfARingFillWhatTheirWindowReaches) {
   }
 }
 
-TYPED_TEST(Snapshots, OfARingThatKeepsItsFirstTokensBringThemBack) {
+TYPED_TEST(Snapshots, OfARingWithSinkTokensRestoreThem) {
   using K = typename TypeParam::Keys;
   using V = typename TypeParam::Values;
   const trial::Folder folder;

@@ -1,4 +1,4 @@
-// tests/text/bpe_test.cpp - merging, against a loop that looks for the best pair anew each time,
+// tests/text/bpe_test.cpp - merging, against a loop that searches for the best merge each time,
 // and what becomes of characters that have no token.
 #include <decant/text/detail/bpe.hpp>
 #include <decant/text/detail/spelling.hpp>
@@ -90,13 +90,13 @@ TEST(Bpe, MergesWhatTheFileListsFirst) {
   EXPECT_EQ(encode(bpe, "c"), Ids{2});
 }
 
-TEST(Bpe, MergesTheLeftmostOfEqualPairs) {
+TEST(Bpe, MergesTheLeftmostOfEqualMerges) {
   const Bpe bpe = read(model_of({"a"}, {{"a", "a"}, {"aa", "a"}}));
   EXPECT_EQ(encode(bpe, "aaa"), Ids{2});
   EXPECT_EQ(encode(bpe, "aaaaa"), (Ids{1, 2}));
 }
 
-// One pass of the definition: the pair of lowest rank, leftmost first, until there is none.
+// One pass of the definition: the merge of lowest rank, leftmost first, until there is none.
 Ids merged_slowly(Ids tokens,
                   const std::map<std::pair<Token, Token>, std::pair<int, Token>>& merges) {
   for (;;) {
@@ -119,17 +119,17 @@ TEST(Bpe, EqualsTheSlowDefinitionOnRandomVocabularies) {
   std::mt19937 random(7);
   for (int round = 0; round < 60; ++round) {
     std::vector<std::string> words = {"a", "b", "c"};
-    trial::Merges pairs;
+    trial::Merges listed;
     std::set<std::string> made(words.begin(), words.end());
-    while (pairs.size() < 25) {
+    while (listed.size() < 25) {
       std::string left = words[random() % words.size()], right = words[random() % words.size()];
       if (left.size() + right.size() > 6 || !made.insert(left + right).second) continue;
       words.push_back(left + right);
-      pairs.emplace_back(left, right);
+      listed.emplace_back(left, right);
     }
-    const Bpe bpe = read(model_of({"a", "b", "c"}, pairs));
+    const Bpe bpe = read(model_of({"a", "b", "c"}, listed));
     std::map<std::pair<Token, Token>, std::pair<int, Token>> merges;
-    for (const auto& [left, right] : pairs) {
+    for (const auto& [left, right] : listed) {
       const int rank = static_cast<int>(merges.size());
       merges[{*bpe.vocabulary().find(left), *bpe.vocabulary().find(right)}] = {
           rank, *bpe.vocabulary().find(left + right)};
@@ -181,7 +181,7 @@ TEST(Bpe, RefusesAMergeThatWouldBeAGuess) {
   }
 }
 
-TEST(Bpe, RefusesMergesThatAreNoPairsOfTokens) {
+TEST(Bpe, RefusesMergesThatAreNotTwoTokens) {
   Json model = model_of({"a", "b"}, {{"a", "b"}});
   const auto refused = [&](const Json& merges, std::initializer_list<std::string_view> parts) {
     model["merges"] = merges;

@@ -49,7 +49,7 @@ WrittenGguf sentencepiece() {
   scores[263] = -1.0f;  // ▁a
   file.text("tokenizer.ggml.model", "llama");
   file.texts("tokenizer.ggml.tokens", tokens);
-  file.numbers("tokenizer.ggml.token_type", kinds);
+  file.integers("tokenizer.ggml.token_type", kinds);
   file.reals("tokenizer.ggml.scores", scores);
   file.number("tokenizer.ggml.bos_token_id", 1);
   file.number("tokenizer.ggml.eos_token_id", 2);
@@ -70,7 +70,7 @@ WrittenGguf byte_level(std::string_view cuts) {
   file.text("tokenizer.ggml.model", "gpt2");
   file.text("tokenizer.ggml.pre", cuts);
   file.texts("tokenizer.ggml.tokens", tokens);
-  file.numbers("tokenizer.ggml.token_type", kinds);
+  file.integers("tokenizer.ggml.token_type", kinds);
   file.texts("tokenizer.ggml.merges", {"a b", "1 2", "12 3", "123 4"});
   file.number("tokenizer.ggml.bos_token_id", 260);
   file.number("tokenizer.ggml.eos_token_id", 260);
@@ -145,7 +145,7 @@ TEST(GgufTokenizer, OfQwenComposesLetters) {
   EXPECT_NE(other.encode(apart), other.encode(composed));
 }
 
-TEST(GgufTokenizer, OfLlama3KeepsAPieceThatIsATokenWhole) {
+TEST(GgufTokenizer, OfLlama3LeavesAPieceThatIsATokenWhole) {
   for (const bool whole : {true, false}) {
     WrittenGguf file = byte_level(whole ? "llama-bpe" : "qwen2");
     file.texts("tokenizer.ggml.merges", {});
@@ -158,14 +158,14 @@ TEST(GgufTokenizer, RefusesTablesThatDoNotFit) {
   WrittenGguf file = sentencepiece();
   file.reals("tokenizer.ggml.scores", {1, 2});
   EXPECT_TRUE(
-      vocabulary_refused(file, {"f.gguf: tokenizer.ggml.scores has 2 numbers for 265 tokens"}));
+      vocabulary_refused(file, {"f.gguf: tokenizer.ggml.scores has 2 scores for 265 tokens"}));
   file.reals("tokenizer.ggml.scores", std::vector<float>(265, std::nanf("")));
   EXPECT_TRUE(vocabulary_refused(file, {"f.gguf: tokenizer.ggml.scores"}));
   file = sentencepiece();
-  file.numbers("tokenizer.ggml.token_type", {1});
+  file.integers("tokenizer.ggml.token_type", {1});
   EXPECT_TRUE(
       vocabulary_refused(file, {"f.gguf: tokenizer.ggml.token_type has 1 entries for 265 tokens"}));
-  file.numbers("tokenizer.ggml.token_type", std::vector<std::int32_t>(265, 7));
+  file.integers("tokenizer.ggml.token_type", std::vector<std::int32_t>(265, 7));
   EXPECT_TRUE(vocabulary_refused(file, {"f.gguf: tokenizer.ggml.token_type has the kind 7"}));
   file = sentencepiece();
   file.texts("tokenizer.ggml.tokens", {"a", "a"});
@@ -203,7 +203,7 @@ TEST(GgufTokenizer, RefusesMergesThatDoNotFit) {
 
 TEST(GgufTokenizer, SkipsIdsWithoutAText) {
   WrittenGguf file = sentencepiece();
-  file.numbers("tokenizer.ggml.token_type", {2, 1, 1, 1});
+  file.integers("tokenizer.ggml.token_type", {2, 1, 1, 1});
   file.texts("tokenizer.ggml.tokens", {"<unk>", "", "a", ""});
   file.remove("tokenizer.ggml.scores");
   file.flag("tokenizer.ggml.add_bos_token", false);

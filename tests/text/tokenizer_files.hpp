@@ -111,8 +111,8 @@ inline Json added_token(const std::string& content, int id, const Json& flags = 
   return token;
 }
 
-inline Json byte_level(bool prefix_space, bool regex) {
-  return {{"type", "ByteLevel"}, {"add_prefix_space", prefix_space}, {"use_regex", regex}};
+inline Json byte_level(bool space_in_front, bool regex) {
+  return {{"type", "ByteLevel"}, {"add_prefix_space", space_in_front}, {"use_regex", regex}};
 }
 
 inline Json split_at(std::string_view kind, std::string_view pattern,

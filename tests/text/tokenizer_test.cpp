@@ -107,7 +107,7 @@ TEST(TinyStories, HasTheIdsOfItsReference) {
   }
 }
 
-// Three pre-tokenisers over one vocabulary: numbers, contractions and blanks tell them apart.
+// Three pre-tokenisers over one vocabulary: digits, contractions and blanks tell them apart.
 TEST(Tokenizer, CutsWordsAsTheFamilyOfItsFileDoes) {
   const auto with = [](std::string_view expression, const Json& normalizer) {
     const Json cut =

@@ -25,7 +25,7 @@ struct Checkpoint {
 };
 
 // `weights` is the format of every matrix of a product, embedding and output included; without
-// one, each keeps the format of its file. Norms, biases and learned positions are f32 always.
+// one, each stays in the format of its file. Norms, biases and learned positions are f32 always.
 // `activations` says whether products quantise activations if their matrix is in bf16 or in blocks.
 struct LoadOptions {
   std::optional<codec::Type> weights = std::nullopt;

@@ -72,7 +72,7 @@ class GgufMetadata {
 
   std::vector<std::string_view> texts(std::string_view key) const;
   std::vector<Index> integers(std::string_view key) const;
-  std::vector<double> numbers(std::string_view key) const;
+  std::vector<double> reals(std::string_view key) const;
 
  private:
   friend class Gguf;

@@ -10,7 +10,7 @@
 
 namespace decant::inline v0::files {
 
-// In the order of their numbers.
+// In the order in which files number them.
 enum class GgufType { u8, i8, u16, i16, u32, i32, f32, flag, text, array, u64, i64, f64 };
 
 // A value, and where it lies.

@@ -174,7 +174,7 @@ class JsonObject {
   }
 
  private:
-  // A value as a sentence shows it: numbers in full, everything else by its type.
+  // A value as a sentence shows it: a number in full, everything else by its type.
   static std::string shown(const Json& value) {
     return value.is_number() ? value.dump() : std::string(value.type_name());
   }

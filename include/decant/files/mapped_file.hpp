@@ -32,7 +32,7 @@ inline std::string_view characters(std::span<const std::byte> bytes) noexcept {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-// A whole regular file. Move-only; a move keeps the address of the bytes.
+// A whole regular file. Move-only; the bytes stay where they are in a move.
 //
 // Errors   FormatError naming the path when it is absent, unreadable, empty or no regular file
 // Cost     opening is O(1) where files can be mapped, one read elsewhere

@@ -5,7 +5,7 @@
 // lie side by side. Which biases there are, and whether the output is the embedding, the tensors
 // say.
 //
-//   architecture   pairs         heads are normed   activation
+//   architecture   rotary pairs  heads are normed   activation
 //   llama          interleaved   no                 silu           also Mistral, SmolLM
 //   qwen2          half-split    no                 silu
 //   qwen3          half-split    yes                silu

@@ -1,9 +1,9 @@
 // decant/checkpoints/detail/gguf_rope.hpp - what a GGUF file says about rotary positions.
 //
-// The llama3 rule is not written down as a rule: the file holds what the frequency of each pair is
-// divided by. The constants are those that every published model of that rule has; divisors that
-// do not follow from them are refused, because a wrong rotation reads fluently for a page and then
-// not.
+// The llama3 rule is not written down as a rule: the file holds what the frequency of each rotary
+// pair is divided by. The constants are those that every published model of that rule has; divisors
+// that do not follow from them are refused, because a wrong rotation reads fluently for a page and
+// then not.
 //
 // Source      the GGUF specification in the ggml repository (docs/gguf.md); llama.cpp's converter
 // Tested by   tests/checkpoints/gguf_config_test.cpp
@@ -49,7 +49,7 @@ inline attention::Scaling scaling_of_divisors(const files::Gguf& file, const att
                                               Index head_dim) {
   const files::TensorTable table = file.table();
   const std::vector<float> divisors =
-      WeightReader(table).numbers(kRopeDivisors, {plain.dim(head_dim) / 2});
+      WeightReader(table).values(kRopeDivisors, {plain.dim(head_dim) / 2});
   if (std::ranges::all_of(divisors, [](float d) { return d == 1.0f; })) {
     return attention::Unscaled{};
   }

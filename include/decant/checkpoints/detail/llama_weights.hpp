@@ -85,8 +85,8 @@ class LlamaLayerReader {
     return layer;
   }
 
-  model::NormWeights norm(const std::string& at, std::string_view name, Index width) const {
-    model::NormWeights norm{.weight = reader_.numbers(sentence(at, name, ".weight"), {width}),
+  model::NormWeights norm(const std::string& at, std::string_view name, Index size) const {
+    model::NormWeights norm{.weight = reader_.values(sentence(at, name, ".weight"), {size}),
                             .bias = {}};
     if (config_.norm_plus_one) {
       for (float& weight : norm.weight) weight += 1.0f;
@@ -101,7 +101,7 @@ class LlamaLayerReader {
   }
   void append_bias(std::vector<float>& to, const std::string& at, std::string_view name,
                    Index outputs) const {
-    const std::vector<float> bias = reader_.numbers(sentence(at, name, ".bias"), {outputs});
+    const std::vector<float> bias = reader_.values(sentence(at, name, ".bias"), {outputs});
     to.insert(to.end(), bias.begin(), bias.end());
   }
 

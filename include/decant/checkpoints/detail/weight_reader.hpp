@@ -56,8 +56,8 @@ class WeightReader {
     const files::Tensor& tensor = take(name, {inputs, outputs});
     return {tensor.data.data(), *tensor.dtype->codec, outputs, inputs, 1, outputs};
   }
-  // Any tensor as numbers, row by row.
-  std::vector<float> numbers(std::string_view name, std::initializer_list<Index> shape) {
+  // Any tensor as f32, row by row.
+  std::vector<float> values(std::string_view name, std::initializer_list<Index> shape) {
     const files::Tensor& tensor = take(name, shape);
     Index count = 1;
     for (Index extent : shape) count *= extent;

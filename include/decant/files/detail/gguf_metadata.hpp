@@ -78,7 +78,7 @@ DECANT_IO_INLINE std::vector<Index> GgufMetadata::integers(std::string_view key)
                          [&](GgufType type, Bytes bytes) { return integer_of(type, bytes, key); });
 }
 
-DECANT_IO_INLINE std::vector<double> GgufMetadata::numbers(std::string_view key) const {
+DECANT_IO_INLINE std::vector<double> GgufMetadata::reals(std::string_view key) const {
   return elements<double>(key,
                           [&](GgufType type, Bytes bytes) { return number_of(type, bytes, key); });
 }
@@ -93,13 +93,13 @@ std::vector<Number> GgufMetadata::elements(std::string_view key, F&& read) const
   const GgufValue& value = at(key);
   expects_type(key, value.array, "an array");
   expects_type(key, value.type != GgufType::array && value.type != GgufType::text,
-               "an array of numbers");
+               "an array of integers or reals");
   const std::size_t size = detail::info_of(value.type).bytes;
-  std::vector<Number> numbers(static_cast<std::size_t>(value.count));
-  for (std::size_t i = 0; i < numbers.size(); ++i) {
-    numbers[i] = read(value.type, value.bytes.subspan(i * size, size));
+  std::vector<Number> result(static_cast<std::size_t>(value.count));
+  for (std::size_t i = 0; i < result.size(); ++i) {
+    result[i] = read(value.type, value.bytes.subspan(i * size, size));
   }
-  return numbers;
+  return result;
 }
 
 DECANT_IO_INLINE Index GgufMetadata::integer_of(GgufType type, Bytes bytes,

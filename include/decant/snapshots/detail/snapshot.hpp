@@ -244,7 +244,7 @@ DECANT_IO_INLINE void Snapshot::check_store(const detail::StoreShape& store, std
     expects(begin(layer) <= wanted, file_.name(), ": layer ", layer, " begins at position ",
             begin(layer), ", the store looks back to ", wanted);
     expects(begin(layer) == 0 || store.sink_tokens <= sink_tokens_, file_.name(),
-            ": has the first ", sink_tokens_, " tokens, the store keeps ", store.sink_tokens);
+            ": has the first ", sink_tokens_, " tokens, the store has ", store.sink_tokens);
   }
 }
 

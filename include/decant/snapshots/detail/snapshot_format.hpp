@@ -182,9 +182,9 @@ void write_rows(files::SealedWriter& writer, const S& store) {
     for (Index head = 0; head < geometry.heads; ++head) {
       heads.push_back(rows_of(store, layer, head));
     }
-    const auto write = [&](auto part, auto numbers) {
+    const auto write = [&](auto part, auto values) {
       for (const HeadRows<S>& rows : heads) {
-        writer.write(std::as_bytes(std::span(rows.*part.*numbers)));
+        writer.write(std::as_bytes(std::span(rows.*part.*values)));
       }
     };
     write(&HeadRows<S>::keys, &Rows<typename S::Keys>::cells);

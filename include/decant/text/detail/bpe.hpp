@@ -1,7 +1,7 @@
 // decant/text/detail/bpe.hpp - byte-pair encoding of one piece: the "model" of a tokenizer.json.
 //
-// A piece starts as one token per character and merges, again and again, the adjacent pair that
-// the file lists first, the leftmost of equals. A heap of candidate pairs over a linked list makes
+// A piece starts as one token per character and merges, again and again, the neighbours that
+// the file lists first, the leftmost of equals. A heap of candidate merges over a linked list makes
 // that O(n log n), so a piece may be a whole book (a SentencePiece-style file has no
 // pre-tokeniser).
 //
@@ -10,7 +10,7 @@
 //
 // Source      Sennrich et al. 2016, "Neural Machine Translation of Rare Words with Subword Units",
 //             arXiv:1508.07909; the format as Hugging Face's tokenizers library writes it
-// Tested by   tests/text/bpe_test.cpp, against a loop that looks for the best pair anew each time
+// Tested by   tests/text/bpe_test.cpp, against a loop that searches for the best merge each time
 #pragma once
 
 #include <decant/core/error.hpp>
@@ -63,7 +63,7 @@ struct BpeOptions {
 class Bpe {
  public:
   Bpe() = default;
-  // Of a pair that is listed twice the last one counts, as in the format's own library.
+  // Of a merge that is listed twice the last one counts, as in the format's own library.
   Bpe(Vocabulary vocabulary, std::span<const BpeMerge> merges, const BpeOptions& options)
       : vocabulary_(std::move(vocabulary)), options_(options) {
     merges_.reserve(merges.size());
@@ -222,7 +222,7 @@ class Bpe {
       std::pop_heap(heap.begin(), heap.end(), later);
       const BpeScratch::Candidate best = heap.back();
       heap.pop_back();
-      // What stands there may have changed since; the pair counts if it still makes that token.
+      // What stands there may have changed since; the merge counts if it still makes that token.
       const Merge* now = merge_at(symbols, best.at);
       if (now == nullptr || now->merged != best.merged) continue;
       join(symbols, best.at, best.merged);

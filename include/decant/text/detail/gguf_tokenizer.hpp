@@ -166,9 +166,9 @@ inline std::vector<BpeMerge> scored_merges(const files::GgufMetadata& metadata,
   constexpr std::string_view kKey = "tokenizer.ggml.scores";
   const Index size = metadata.at(GgufVocabulary::kTokens).count;
   std::vector<double> scores;
-  if (metadata.has(kKey)) scores = metadata.numbers(kKey);
+  if (metadata.has(kKey)) scores = metadata.reals(kKey);
   expects<FormatError>(scores.empty() || std::ssize(scores) == size, metadata.place(kKey), " has ",
-                       scores.size(), " numbers for ", size, " tokens");
+                       scores.size(), " scores for ", size, " tokens");
   expects<FormatError>(std::ranges::none_of(scores, [](double x) { return std::isnan(x); }),
                        metadata.place(kKey), " has a number that is none");
   const auto mergeable = [&](Token id) {

@@ -20,7 +20,7 @@
 
 namespace decant::inline v0::text::detail {
 
-// In the order of their numbers. What is undefined is treated as normal.
+// In the order in which files number them. What is undefined is treated as normal.
 enum class GgufToken { undefined, normal, unknown, control, user_defined, unused, byte };
 
 // Errors   FormatError naming file and key: lists of different lengths, a kind that is none, text

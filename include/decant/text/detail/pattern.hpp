@@ -154,8 +154,8 @@ class Scan {
     check(status);
   }
 
-  // The budget for a text: ICU keeps a frame of its stack for each turn of a loop like \s+, and
-  // counts ticks of 10,000 steps from one reset to the next.
+  // The budget for a text: ICU holds a stack frame for each turn of a loop like \s+, and
+  // counts units of 10,000 steps from one reset to the next.
   void allow(std::int32_t units, UErrorCode& status) {
     constexpr std::int64_t kMax = std::numeric_limits<std::int32_t>::max();
     const std::int64_t bytes = std::min(kMax, (std::int64_t{8} << 20) + std::int64_t{128} * units);

@@ -116,9 +116,9 @@ struct ReplaceInTokens {
   std::string operator()(const Passing& in, StepMemory& memory) const {
     if (!fused) return memory.scan->replace(in.text, content, in.limit);
     const std::string text = std::exchange(memory.held, {}) + in.text;
-    const std::size_t keep = in.last ? 0 : unfinished(text);
-    memory.held = text.substr(text.size() - keep);
-    return memory.scan->replace(std::string_view(text).substr(0, text.size() - keep), content,
+    const std::size_t held = in.last ? 0 : unfinished(text);
+    memory.held = text.substr(text.size() - held);
+    return memory.scan->replace(std::string_view(text).substr(0, text.size() - held), content,
                                 in.limit);
   }
 
@@ -130,9 +130,9 @@ struct ReplaceInTokens {
     for (auto at = text.find(literal); at != text.npos; at = text.find(literal, tail)) {
       tail = at + literal.size();
     }
-    std::size_t keep = std::min(text.size() - tail, literal.size() - 1);
-    while (keep > 0 && !text.ends_with(std::string_view(literal).substr(0, keep))) --keep;
-    return keep;
+    std::size_t held = std::min(text.size() - tail, literal.size() - 1);
+    while (held > 0 && !text.ends_with(std::string_view(literal).substr(0, held))) --held;
+    return held;
   }
 };
 
@@ -152,9 +152,9 @@ struct StripEnds {
     }
     memory.begun = memory.begun || !rest.empty();
     std::string text = std::exchange(memory.held, {}).append(rest);
-    const std::size_t kept = text.size() - trailing(text);
-    if (!in.last) memory.held = text.substr(kept);
-    return text.substr(0, kept);
+    const std::size_t passed = text.size() - trailing(text);
+    if (!in.last) memory.held = text.substr(passed);
+    return text.substr(0, passed);
   }
 
  private:
