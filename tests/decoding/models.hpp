@@ -36,8 +36,8 @@ inline model::Decoder reciting_decoder(std::span<const Token> script, Index voca
             .intermediate_size = 4,
             .max_positions = positions,
             .gated = false,
-            .rope = std::nullopt,
-            .windows = {}};
+            .windows = {},
+            .rope = std::nullopt};
   const auto zeros = [](Index rows, Index columns) { return Linear{Matrix(rows, columns), {}}; };
   const NormWeights ones{Vector(script.size(), 1.0), {}};
   model.embedding = Matrix(vocabulary, positions);

@@ -150,7 +150,7 @@ inline std::string text_of(const std::optional<attention::Rope>& rope) {
 
 }  // namespace detail
 
-// One line: "vocabulary 32000, layers 16, ...". Enumerators are numbers, in their order.
+// One line: "vocabulary 32000, layers 16, ...". Enumerators are integers, in their order.
 inline std::string to_string(const Config& config) {
   std::string text;
   for_each_field(config, [&](const auto& field) {
