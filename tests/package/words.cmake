@@ -7,9 +7,6 @@
 cmake_minimum_required(VERSION 3.25)
 get_filename_component(root ${CMAKE_CURRENT_LIST_DIR}/../.. ABSOLUTE)
 
-# Folders that still have such words: counted, not refused.
-set(unfinished "")
-
 set(words "")
 function(refused word instead)
   cmake_parse_arguments(PARSE_ARGV 2 of "" "" "AFTER;BEFORE;ONLY_IN;EXCEPT_IN")
@@ -69,12 +66,6 @@ list(FILTER files EXCLUDE REGEX "^(tests/package/words[.]cmake|CHANGELOG[.]md)$"
 
 # report(file text at found instead): `found` stands `at` characters behind the text's beginning.
 function(report file text at found instead)
-  foreach(folder IN LISTS unfinished)
-    if(file MATCHES "^${folder}(/|$)" AND NOT ALL)
-      set_property(GLOBAL APPEND PROPERTY left ${folder})
-      return()
-    endif()
-  endforeach()
   string(SUBSTRING "${text}" 0 ${at} before)
   string(REGEX MATCHALL "\n" lines "${before}")
   list(LENGTH lines line)
@@ -120,13 +111,6 @@ foreach(file IN LISTS files)
       check(${file} "${text}" ${word})
     endif()
   endforeach()
-endforeach()
-get_property(left GLOBAL PROPERTY left)
-foreach(folder IN LISTS unfinished)
-  set(there ${left})
-  list(FILTER there INCLUDE REGEX "^${folder}$")
-  list(LENGTH there count)
-  message(NOTICE "${folder}: ${count} words to be replaced")
 endforeach()
 get_property(found GLOBAL PROPERTY found)
 list(LENGTH found count)
