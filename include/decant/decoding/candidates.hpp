@@ -69,7 +69,7 @@ class Candidates {
   void begin(std::span<const float> logits, Index most) {
     logits_ = logits;
     argmax(logits);  // refuses a row without candidates
-    expects(most >= 1, "decoding::Candidates: the best ", most, " of a row");
+    expects(most >= 1, "decoding::Candidates::begin: most is ", most);
     temperature_ = 1.0;
     weighed_ = false;
     candidates_.clear();
@@ -78,14 +78,14 @@ class Candidates {
 
   // Divides the logits for the filters that follow.
   void temper(double temperature) {
-    expects(temperature > 0, "decoding::Candidates: a temperature of ", temperature);
+    expects(temperature > 0, "decoding::Candidates::temper: temperature is ", temperature);
     temperature_ = temperature;
     weighed_ = false;
   }
 
   // Keeps the k best.
   void keep_top_k(Index k) {
-    expects(k >= 1, "decoding::Candidates: the best ", k);
+    expects(k >= 1, "decoding::Candidates::keep_top_k: k is ", k);
     if (k >= std::ssize(candidates_)) return;
     const auto end = candidates_.begin() + k;
     std::nth_element(candidates_.begin(), end, candidates_.end(), Before{logits_});

@@ -122,6 +122,7 @@ struct NoDrafts {
 // prompt: summaries, edits, code.
 //
 // Units    tokens
+// Errors   std::invalid_argument naming the members, from propose()
 // Cost     reads the history once for each length of match that is tried
 struct NgramDrafter {
   Index most = 8;     // drafts at once
@@ -129,8 +130,8 @@ struct NgramDrafter {
   Index shortest = 2;
 
   std::span<const Token> propose(const History& history, Index room) const {
-    expects(most >= 0 && shortest >= 1 && longest >= shortest, "decoding::NgramDrafter: ", most,
-            " drafts behind ", shortest, " to ", longest, " tokens");
+    expects(most >= 0 && shortest >= 1 && longest >= shortest, "decoding::NgramDrafter: most is ",
+            most, ", shortest ", shortest, ", longest ", longest);
     std::span<const Token> drafts;
     detail::visit_repeats(history.tokens, longest, shortest, [&](std::span<const Token> after) {
       drafts = after.first(std::min(after.size(), static_cast<std::size_t>(std::min(most, room))));
@@ -159,7 +160,7 @@ class TreeNgramDrafter {
     expects(options.branches >= 1, "decoding::TreeNgramDrafter: branches is ", options.branches);
     expects(options.most >= 1, "decoding::TreeNgramDrafter: most is ", options.most);
     expects(options.shortest >= 1 && options.longest >= options.shortest,
-            "decoding::TreeNgramDrafter: last tokens from ", options.shortest, " to ",
+            "decoding::TreeNgramDrafter: shortest is ", options.shortest, ", longest ",
             options.longest);
   }
 

@@ -43,7 +43,7 @@ inline double log_sum(std::span<const float> logits) {
 // The most probable tokens of a row whose log_sum() is `sum`.
 inline std::vector<LogProbability> most_probable(std::span<const float> logits, Index count,
                                                  double sum) {
-  expects(count >= 0, "decoding: log-probabilities of the ", count, " most probable tokens");
+  expects(count >= 0, "decoding::top_log_probabilities: count is ", count);
   const auto before = [](const LogProbability& a, const LogProbability& b) {
     return a.value != b.value ? a.value > b.value : a.token < b.token;
   };

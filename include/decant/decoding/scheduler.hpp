@@ -107,7 +107,7 @@ class Scheduler {
   //          throw ends their request alone, with Reason::failed. std::invalid_argument if one of
   //          those calls step()
   std::span<Event> step() {
-    expects(!stepping_, kWho, ": a step within a step");
+    expects(!stepping_, kWho, ": step() within a step");
     const Stepping now(stepping_);
     events_.begin();
     count_ += 1;
@@ -126,7 +126,7 @@ class Scheduler {
   //
   // Errors   std::bad_alloc, and some requests are then left; std::invalid_argument within a step
   std::span<Event> end_all(const std::exception_ptr& error = {}) {
-    expects(!stepping_, kWho, ": all ended within a step");
+    expects(!stepping_, kWho, ": end_all() within a step");
     events_.begin();
     const Reason reason = error ? Reason::failed : Reason::cancelled;
     admission_.drop_if([&](Job& job) { return end(job, reason, error); });

@@ -104,8 +104,8 @@ class Sequence {
     std::size_t used = 0;
     Index rows = room.rows;
     for (std::vector<Token>& branch : branches_) {
-      expects(std::ssize(branch) <= most, who, ": a drafter that proposes ", branch.size(),
-              " tokens where ", most, " are asked for");
+      expects(std::ssize(branch) <= most, who, ": the drafter proposes ", branch.size(),
+              " tokens, of at most ", most);
       check_tokens(branch, config, who, "drafts");
       const Index own = used == 0 ? 0 : 1;
       const Index length = std::min(std::ssize(branch), rows - own);
