@@ -7,7 +7,7 @@
 //
 //   DECANT_INSTANTIATE(kv::Contiguous<codec::F16, codec::FP8E4M3>)
 //
-// at namespace scope makes every other file find them too. Header-only programs need neither.
+// outside of any namespace makes every other file find them too. Header-only programs need neither.
 //
 // Tested by   tests/consumer/find_package
 #pragma once

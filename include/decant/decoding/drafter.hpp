@@ -1,5 +1,5 @@
-// decant/decoding/drafter.hpp - drafters: what proposes draft tokens, so that one step can verify
-// several.
+// decant/decoding/drafter.hpp - drafters for speculative decoding: what proposes draft tokens, so
+// that one step can verify several.
 //
 // A draft costs a row of a step and nothing else: accepted tokens are those of a run without drafts
 // or, under verification by rejection, have their distribution.

@@ -1,4 +1,5 @@
-// decant/kv/contiguous.hpp - keys and values of one sequence in one run of memory per layer.
+// decant/kv/contiguous.hpp - a contiguous KV cache: keys and values of one sequence in one run of
+// memory per layer.
 //
 // Everything is allocated when the store is made and nothing moves afterwards: slot and position
 // are equal, and one head of one layer is one linear run.

@@ -1,4 +1,4 @@
-// decant/kv/paged.hpp - keys and values of one sequence, in pages of a pool.
+// decant/kv/paged.hpp - a paged KV cache: keys and values of one sequence, in pages of a pool.
 //
 // A fork shares every page of its origin and copies no keys and values; the first sequence to write
 // into a part-filled shared page gets a copy of its own. Rewinding releases pages.

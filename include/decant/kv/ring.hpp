@@ -1,4 +1,5 @@
-// decant/kv/ring.hpp - keys and values of the last tokens of one sequence, in a ring of panels.
+// decant/kv/ring.hpp - a KV cache for sliding windows: keys and values of the last tokens of one
+// sequence, in a ring of panels.
 //
 // If every layer sees at most a window of tokens, older tokens are never read again: their panels
 // are overwritten, and memory does not grow with the sequence. A ring says how far it can be

@@ -1,4 +1,5 @@
-// decant/kv/store.hpp - what a store must answer, and the panels that it hands out.
+// decant/kv/store.hpp - what a store (a KV cache of one sequence) must answer, and the panels that
+// it hands out.
 //
 // Tested by   tests/kv/contiguous_test.cpp
 #pragma once
