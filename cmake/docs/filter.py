@@ -123,7 +123,7 @@ def with_documentation(code):
         if text.startswith("//"):
             comment.append(text[2:])
             continue
-        if comment and text and text[0] not in "}#":  # else a remark about nothing in particular
+        if comment and text and text[0] not in "}#":  # else a comment on nothing in particular
             out.append(documented(comment))
         comment = []
         behind = re.match(r"([^\"]*[^\s\"}])\s+//(.*)", line)

@@ -125,8 +125,8 @@ std::vector<float> divisors(const attention::Rope& plain, const attention::Llama
   const auto whole = attention::frequencies(plain, plain.rotary_dim);
   const auto scaled = attention::frequencies(rope, plain.rotary_dim);
   std::vector<float> result;
-  for (std::size_t pair = 0; pair < whole.size(); ++pair) {
-    result.push_back(static_cast<float>(whole[pair] / scaled[pair]));
+  for (std::size_t index = 0; index < whole.size(); ++index) {
+    result.push_back(static_cast<float>(whole[index] / scaled[index]));
   }
   return result;
 }
@@ -151,13 +151,14 @@ TEST(GgufConfig, RecognisesTheLlama3RuleByItsDivisors) {
   EXPECT_TRUE(config_refused(file, {"f.gguf: llama.rope.scaling.type", "rope_freqs.weight"}));
   file.remove("llama.rope.scaling.type");
   file.remove("llama.rope.scaling.factor");
-  for (std::size_t pair = 0; pair < good.size(); ++pair) {
-    for (const float wrong : {good[pair] * 1.001f, 0.0f, std::numeric_limits<float>::quiet_NaN()}) {
+  for (std::size_t index = 0; index < good.size(); ++index) {
+    for (const float wrong :
+         {good[index] * 1.001f, 0.0f, std::numeric_limits<float>::quiet_NaN()}) {
       std::vector<float> odd = good;
-      odd[pair] = wrong;
+      odd[index] = wrong;
       file.add_values("rope_freqs.weight", {32}, odd);
       EXPECT_TRUE(config_refused(file, {"f.gguf: tensor rope_freqs.weight does not follow"}))
-          << pair;
+          << index;
     }
   }
   file.add_values("rope_freqs.weight", {32},

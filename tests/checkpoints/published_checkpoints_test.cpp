@@ -81,7 +81,7 @@ TEST_F(PublishedCheckpoint, OfGpt2HasPositionsAndBiases) {
   EXPECT_EQ(random.weights.layers[4].qkv.matrix.rows(), 96);
 }
 
-TEST_F(PublishedCheckpoint, WithOnlyTheOutputOfATiedPairUsesItAsEmbedding) {
+TEST_F(PublishedCheckpoint, WithOnlyTheOutputOfATiedMatrixUsesItAsEmbedding) {
   const Checkpoint loaded = load("tinystories-656k");
   EXPECT_EQ(loaded.config.norm_epsilon, 1e-6f);
   EXPECT_EQ(loaded.config.kv_heads, 4);

@@ -76,19 +76,19 @@ TEST(Reuse, OfARestoredSequenceComputesOnlyNewTokens) {
   const auto all = trial::random_tokens(decoder.config(), 14, 3);
   const std::span<const Token> saved = std::span(all).first(12);
   const trial::Folder folder;
-  const auto path = folder.path() / "slot.decant";
+  const auto file = folder.path() / "slot.decant";
   const std::string model = snapshots::fingerprint(decoder);
   {
     kv::Contiguous<F32> store(geometry, 20);
     last_logits(decoder, store, saved);
-    snapshots::save_snapshot(path, store, saved, model);
+    snapshots::save_snapshot(file, store, saved, model);
   }
   const auto continued = [&](auto& store) {
     model::Workspace workspace(decoder.config(), {.rows = 14});
     return decoding::generate(decoder, store, workspace, all, {.max_new_tokens = 4});
   };
   kv::Contiguous<F32> restored(geometry, 20);
-  snapshots::Snapshot::open(path).restore(restored, model);
+  snapshots::Snapshot::open(file).restore(restored, model);
   const auto warm = continued(restored);
   EXPECT_EQ(warm.statistics.prompt_tokens - warm.statistics.cached_tokens, 2);
   kv::Contiguous<F32> cold_store(geometry, 20);
@@ -96,7 +96,7 @@ TEST(Reuse, OfARestoredSequenceComputesOnlyNewTokens) {
   EXPECT_EQ(cold.statistics.cached_tokens, 0);
   EXPECT_EQ(warm.tokens, cold.tokens);
   kv::Contiguous<F32> again(geometry, 20);
-  snapshots::Snapshot::open(path).restore(again, model);
+  snapshots::Snapshot::open(file).restore(again, model);
   kv::Contiguous<F32> empty(geometry, 20);
   EXPECT_TRUE(trial::same_bits(last_logits(decoder, empty, all), last_logits(decoder, again, all)));
 }

@@ -111,7 +111,7 @@ TEST(GgufMetadata, RefusesValuesOfAnotherTypeByKey) {
 testing::AssertionResult value_refused(const std::string& type_and_bytes,
                                        std::initializer_list<std::string_view> parts) {
   WrittenGguf file;
-  file.add_pair("key", type_and_bytes);
+  file.add_entry("key", type_and_bytes);
   const std::string bytes = file.bytes();
   return refuses([&] { parse_gguf(bytes); }, parts);
 }
@@ -154,7 +154,7 @@ TEST(GgufMetadata, RefusesUnknownTypesOddFlagsAndDeepArrays) {
 TEST(GgufMetadata, RefusesAKeyThatIsGivenTwice) {
   WrittenGguf file;
   file.number("a", 1);
-  file.add_pair("a", gguf_type(GgufType::u32) + little_endian(1, 4));
+  file.add_entry("a", gguf_type(GgufType::u32) + little_endian(1, 4));
   const std::string bytes = file.bytes();
   EXPECT_TRUE(refuses([&] { parse_gguf(bytes); }, {"f.gguf: a is given twice"}));
 }

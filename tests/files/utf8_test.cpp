@@ -48,12 +48,12 @@ TEST(Utf8, AcceptsNoSequenceThatIsNotAScalarValue) {
   int two = 0, three = 0;
   for (int a = 0x80; a < 256; ++a) {
     for (int b = 0; b < 256; ++b) {
-      const std::string pair = {static_cast<char>(a), static_cast<char>(b)};
-      const Utf8Unit unit = files::read_utf8(pair, 0);
+      const std::string bytes = {static_cast<char>(a), static_cast<char>(b)};
+      const Utf8Unit unit = files::read_utf8(bytes, 0);
       two += unit.kind == Utf8Unit::whole && unit.length == 2;
       if (unit.kind != Utf8Unit::cut) continue;
       for (int c = 0; c < 256; ++c) {
-        const Utf8Unit longer = files::read_utf8(pair + static_cast<char>(c), 0);
+        const Utf8Unit longer = files::read_utf8(bytes + static_cast<char>(c), 0);
         three += longer.kind == Utf8Unit::whole && longer.length == 3;
       }
     }

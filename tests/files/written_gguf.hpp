@@ -50,7 +50,7 @@ class WrittenGguf {
     entries_.push_back({key, gguf_type(type) + bytes});
   }
   // Adds, even what is there.
-  void add_pair(const std::string& key, const std::string& type_and_bytes) {
+  void add_entry(const std::string& key, const std::string& type_and_bytes) {
     entries_.push_back({key, type_and_bytes});
   }
   void remove(const std::string& key) {

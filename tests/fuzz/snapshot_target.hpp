@@ -40,7 +40,7 @@ void with_pool(const kv::Geometry& geometry, codec::Type keys, codec::Type value
   for (Index extent : extents) elements *= static_cast<double>(extent);
   if (elements > 1e5) return;
   codec::visit_cache(keys, [&]<class K>(K) {
-    if (values == K::kType) {  // every pair of formats would take a compiler long
+    if (values == K::kType) {  // all mixes of formats would take a compiler long
       kv::PagePool<K> pool(geometry, tokens / 16 + 40, 16);
       f(pool);
     }

@@ -248,13 +248,13 @@ testing::AssertionResult lies_as_new(const S& store, std::span<const Index> ids)
   const kv::PanelLayout<K, V> layout(geometry);
   for (Index layer = 0; layer < geometry.layers; ++layer) {
     for (Index head = 0; head < geometry.heads; ++head) {
-      for (const kv::PanelSpan& block : store.panel_spans(layer, head)) {
-        const Position end = std::min(block.end(), store.end());
-        for (Position at = std::max(block.first, store.begin(layer)); at < end; ++at) {
+      for (const kv::PanelSpan& span : store.panel_spans(layer, head)) {
+        const Position end = std::min(span.end(), store.end());
+        for (Position at = std::max(span.first, store.begin(layer)); at < end; ++at) {
           Bytes panel(static_cast<std::size_t>(layout.bytes()));
           const auto row = trial::row_of(ids[static_cast<std::size_t>(at)], layer, head, geometry);
           layout.put(panel.data(), 0, row.key, row.value);
-          const std::byte* lies = block.panel(at);
+          const std::byte* lies = span.panel(at);
           if (stored_in(layout.keys(), geometry.key_dim, lies, at % 16) !=
                   stored_in(layout.keys(), geometry.key_dim, panel.data(), 0) ||
               stored_in(layout.values(), geometry.value_dim, lies, at % 16) !=

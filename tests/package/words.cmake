@@ -11,7 +11,8 @@ set(words "")
 function(refused word instead)
   cmake_parse_arguments(PARSE_ARGV 2 of "" "" "AFTER;BEFORE;ONLY_IN;EXCEPT_IN")
   string(MAKE_C_IDENTIFIER "${word}" name)
-  string(REGEX MATCH "[a-z]+" stem "${word}")  # what every match begins with
+  string(REGEX REPLACE "[a-z][?].*" "" stem "${word}")
+  string(REGEX MATCH "[a-z]+" stem "${stem}")  # what every match begins with
   string(REPLACE " " "[^a-z0-9]+" word "${word}")
   list(JOIN of_AFTER "|" after)
   list(JOIN of_BEFORE "|" before)
@@ -27,7 +28,8 @@ endfunction()
 set(filters "decoding/(detail/)?(candidates|sampler|filters|penalties|presets)" "support/sampler" "tests/decoding/presets")
 refused("guess(|es|ed|ing)" "draft tokens, drafts; to draft")
 refused("in several ways" "tree drafts, multi-candidate drafts")
-refused("paths?" "branches" ONLY_IN "include/decant/decoding" "tests/decoding" AFTER file)
+refused("paths?" "branches" ONLY_IN "include/decant/decoding" "tests/decoding"
+  AFTER file filesystem folder const open snapshot)
 refused("in shares" "chunked prefill")
 refused("beside decoding" "prefill token budget")
 refused("ke(ep|eps|eping|pt)" "cache, hold, retain or select; only sampler filters keep candidates"
@@ -51,7 +53,7 @@ refused("feed forward (width|size)" "intermediate_size")
 refused("remarks?" "warnings")
 refused("tick(|s|ed|ing)" "engine step, step()")
 refused("pairs?" "key and value formats, merges, dot products; only rotary pairs are pairs"
-  AFTER std rotary make EXCEPT_IN "rope|rotary")
+  AFTER std byte rotary make EXCEPT_IN "rope|rotary")
 refused("blocks?" "panel spans, tiles; only quantised weights have blocks"
   ONLY_IN "include/decant/(kv|attention|simd|core)" "tests/(kv|attention|simd|core)")
 
@@ -103,6 +105,7 @@ foreach(file IN LISTS files)
   endif()
   string(REGEX REPLACE "--[a-z][-a-z]*|\"kept\"|add_prefix_space" "_" text "${text}")
   string(REGEX REPLACE "([a-z0-9])([A-Z])" "\\1_\\2" text "${text}")
+  string(REGEX REPLACE "([A-Z])([A-Z][a-z])" "\\1_\\2" text "${text}")
   string(TOLOWER "${text}" text)
   foreach(word IN LISTS words)
     string(FIND "${text}" "${${word}_stem}" any)

@@ -173,7 +173,7 @@ TEST(Bpe, MergesPartsThatContainSpaces) {
   EXPECT_EQ(encode(bpe, "  a "), (Ids{2, 3}));
 }
 
-TEST(Bpe, RefusesAMergeThatWouldBeAGuess) {
+TEST(Bpe, RefusesAnAmbiguousMerge) {
   Json model = model_of({"a", " "}, {{" ", " "}, {"a", " "}});
   for (const char* merge : {"   ", "a  ", "  a", "a b c", "ab", ""}) {
     model["merges"] = Json::array({merge});

@@ -70,12 +70,12 @@ TEST(MalformedTokenizer, HasATemplateThatDoesNotHoldTogether) {
   };
   const auto special = [](const char* name) { return Json{{"SpecialToken", {{"id", name}}}}; };
   const Json text = {{"Sequence", {{"id", "A"}}}};
-  const Json pair = {{"Sequence", {{"id", "B"}}}};
+  const Json two = {{"Sequence", {{"id", "B"}}}};
   const Json one = Json::array({1});
   EXPECT_TRUE(refused(Json::array({special("<b>"), text}), one, {"special_tokens", "\"<b>\""}));
   EXPECT_TRUE(refused(Json::array({special("<s>")}), one, {"post_processor.single", "0 placeholders"}));
   EXPECT_TRUE(refused(Json::array({text, text}), one, {"post_processor.single", "2 placeholders"}));
-  EXPECT_TRUE(refused(Json::array({text, pair}), one, {"post_processor.single[1].Sequence"}));
+  EXPECT_TRUE(refused(Json::array({text, two}), one, {"post_processor.single[1].Sequence"}));
   EXPECT_TRUE(refused(Json::array({Json::object()}), one, {"single[0].Sequence is absent"}));
   const Json usual = Json::array({special("<s>"), text});
   EXPECT_TRUE(refused(usual, Json::array({30}), {"<s>.ids", "30", "[0, 30)"}));

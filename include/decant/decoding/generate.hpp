@@ -2,7 +2,7 @@
 //
 // A run feeds what the store lacks of the sequence, samples the next token, and repeats. The first
 // feed is the prefill; later ones are the row of the last token, and those of drafts behind it.
-// Recomputing is the same on a store that is emptied before each feed, so there is no second path
+// Recomputing is the same on a store that is emptied before each feed, so there is no second way
 // that could differ.
 //
 // Tested by   tests/decoding/{generate,generate_limits,generate_end,control,speculative}_test.cpp

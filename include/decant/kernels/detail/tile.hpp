@@ -12,7 +12,7 @@
 // reading panels: 8 at a time are 8 streams of memory.
 //
 // Source      Goto and van de Geijn 2008, "Anatomy of high-performance matrix multiplication"
-// Tested by   tests/kernels/{product,pair_product}_test.cpp
+// Tested by   tests/kernels/{product,bf16_product}_test.cpp
 #pragma once
 
 #include <decant/codec/concept.hpp>

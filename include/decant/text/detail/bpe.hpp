@@ -136,7 +136,7 @@ class Bpe {
     std::int32_t rank = 0;
     for (const files::Json& entry : list) {
       const std::string place = sentence(model.place("merges"), "[", rank, "]");
-      const auto [left, right] = read_pair(entry, place);
+      const auto [left, right] = read_merge(entry, place);
       const auto token_of = [&](const std::string& text) {
         return part_of_merge(vocabulary_, text, place);
       };
@@ -147,8 +147,8 @@ class Bpe {
   }
 
   // Either ["a", "b"], or "a b".
-  static std::pair<std::string, std::string> read_pair(const files::Json& entry,
-                                                       std::string_view place) {
+  static std::pair<std::string, std::string> read_merge(const files::Json& entry,
+                                                        std::string_view place) {
     if (entry.is_array()) {
       expects<FormatError>(entry.size() == 2, place, " has ", entry.size(), " parts, not 2");
       return {files::JsonObject::as_text(entry[0], place),
@@ -160,7 +160,7 @@ class Bpe {
   }
 
   void add(const BpeMerge& merge) {
-    merges_[pair_key(merge.left, merge.right)] = {merge.rank, merge.merged};
+    merges_[merge_key(merge.left, merge.right)] = {merge.rank, merge.merged};
   }
 
   void find_byte_tokens() {
@@ -248,7 +248,7 @@ class Bpe {
     const auto& left = symbols[static_cast<std::size_t>(at)];
     if (left.id < 0 || left.next < 0) return nullptr;
     const Token right = symbols[static_cast<std::size_t>(left.next)].id;
-    const auto found = merges_.find(pair_key(left.id, right));
+    const auto found = merges_.find(merge_key(left.id, right));
     return found == merges_.end() ? nullptr : &found->second;
   }
 
@@ -261,7 +261,7 @@ class Bpe {
     if (left.next >= 0) symbols[static_cast<std::size_t>(left.next)].previous = at;
   }
 
-  static std::uint64_t pair_key(Token left, Token right) noexcept {
+  static std::uint64_t merge_key(Token left, Token right) noexcept {
     return static_cast<std::uint64_t>(left) << 32 | static_cast<std::uint32_t>(right);
   }
 

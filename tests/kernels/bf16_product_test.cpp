@@ -1,4 +1,4 @@
-// tests/kernels/pair_product_test.cpp - products of rows in bf16 by weights in bf16: near the sums
+// tests/kernels/bf16_product_test.cpp - products of rows in bf16 by weights in bf16: near the sums
 // as they are defined, and the same bits whatever other rows there are. Machines without the
 // instruction run the portable reference here.
 #include <decant/kernels/detail/product.hpp>
@@ -42,7 +42,7 @@ std::vector<float> product(const kernels::detail::Packed<BF16>& weights, std::sp
 
 double rounded(float value) { return static_cast<double>(BF16::load(BF16::store(value))); }
 
-TEST(PairProduct, IsTheSumOfProductsOfRoundedValues) {
+TEST(Bf16Product, IsTheSumOfProductsOfRoundedValues) {
   for (Index outputs : {1, 16, 17, 70, 130}) {
     for (Index columns : {1, 2, 15, 16, 17, 33, 96, 2049, 4100}) {
       const std::vector<float> values = trial::noisy(outputs * columns, 5);
@@ -67,7 +67,7 @@ TEST(PairProduct, IsTheSumOfProductsOfRoundedValues) {
   }
 }
 
-TEST(PairProduct, GivesARowTheSameBitsAmongAnyRowsAndOnAnyThreads) {
+TEST(Bf16Product, GivesARowTheSameBitsAmongAnyRowsAndOnAnyThreads) {
   for (Index columns : {41, 2100}) {
     const kernels::detail::Packed<BF16> weights =
         packed(trial::noisy(145 * columns, 5), 145, columns);
@@ -85,7 +85,7 @@ TEST(PairProduct, GivesARowTheSameBitsAmongAnyRowsAndOnAnyThreads) {
   }
 }
 
-TEST(PairProduct, PropagatesNaNWithinItsRow) {
+TEST(Bf16Product, PropagatesNaNWithinItsRow) {
   const kernels::detail::Packed<BF16> weights = packed(trial::noisy(33 * 81, 5), 33, 81);
   std::vector<float> in = trial::noisy(8 * 81, 10);
   const std::vector<float> clean = product(weights, in);
@@ -100,7 +100,7 @@ TEST(PairProduct, PropagatesNaNWithinItsRow) {
   }
 }
 
-TEST(PairProduct, IsForBf16Alone) {
+TEST(Bf16Product, IsForBf16Alone) {
   const std::vector<float> values(16, 1.0f);
   const auto view = kernels::row_major(values.data(), codec::Type::f32, 4, 4);
   const kernels::detail::Packed<codec::F16> other({&view, 1}, Activations::quantised);
