@@ -1,8 +1,8 @@
 // decant/attention/attend.hpp - softmax(scale q·k) v over stores, for prefill and decode alike.
 //
 // Work is cut into (sequence, key head, tile of rows) and, if that leaves workers idle, a single
-// row's context into segments of 1024 keys. Segments always merge in ascending order,
-// whoever computed them, so the cut cannot change a bit.
+// row's context into segments of 1024 keys. Segments always merge in ascending order, whichever
+// worker computed them, so the cut cannot change a bit.
 //
 //   for each row and query head h:
 //     s[j] = score(scale * q[h] · k[j][h / group])       for the visible j
@@ -29,8 +29,8 @@ namespace decant::inline v0::attention {
 
 // Attention of every row of every sequence to the keys that `mask` lets it see.
 //
-// Precondition: keys and values have been put for every visible position; published or not does
-// not matter.
+// Precondition: keys and values have been put for every visible position; they need not be
+// published.
 //
 // Errors   std::invalid_argument when the query heads are no multiple of a store's heads, a layer
 //          does not exist, a store has no room for a visible position or holds it no more, or the

@@ -1,8 +1,8 @@
 // decant/attention/mask.hpp - which keys a row may see.
 //
 // A mask answers with one half-open range of positions per row, so a kernel knows where to start
-// and where to stop and never multiplies an unseen key by zero. What is no range (a padding mask, a
-// learned bias) is a matter of scores: attention/score.hpp.
+// and where to stop and never multiplies an unseen key by zero. Masks that are no range (padding, a
+// learned bias) change scores: attention/score.hpp.
 //
 // Source      Vaswani et al. 2017, arXiv:1706.03762; Jiang et al. 2023, arXiv:2310.06825 (window)
 // Tested by   tests/attention/mask_test.cpp
@@ -23,8 +23,8 @@ concept Mask = requires(const M& mask, Position position) {
   { mask.visible(position) } -> std::same_as<Range>;
 };
 
-// The row's own token and those before it; with a window of W, itself and the W - 1 before it; of
-// either what lies in [begin, end).
+// The row's own token and those before it or, with a window of W, itself and the W - 1 before it;
+// in either case only those in [begin, end).
 struct Causal {
   Position window = 0;  // 0 means unlimited
   Position begin = 0;

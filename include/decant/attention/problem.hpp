@@ -1,7 +1,8 @@
-// decant/attention/problem.hpp - what attention is asked: rows of queries against stores.
+// decant/attention/problem.hpp - the arguments of attention: rows of queries, and the stores that
+// they look into.
 //
 // Rows of a sequence share a store and a mask; sequences of one call share a layer and its shape.
-// The sums on the way live in a scratch that is made once.
+// Intermediate sums are in a scratch that is made once.
 //
 // Tested by   tests/attention/attend_test.cpp
 #pragma once
@@ -23,8 +24,7 @@ namespace decant::inline v0::attention {
 
 inline constexpr Index kTileKeys = 64;       // scores of one running-softmax update
 inline constexpr Index kSegmentKeys = 1024;  // keys whose sums stand alone before they merge
-inline constexpr Index kTileQueries =
-    96;  // queries that share one walk over keys: 16 tiles of 6 rows
+inline constexpr Index kTileQueries = 96;    // read keys together: 16 tiles of 6 rows
 
 // Consecutive rows of one sequence and the store they look into.
 //
@@ -44,8 +44,8 @@ struct Sequence {
 // What all sequences of one call have in common.
 //
 // Shape    sinks [heads] or null: a score of each head, neither scaled nor transformed, that takes
-//          weight from every row once and has no value; of results that are to be merged, one has
-//          it
+//          weight from every row once and has no value; if results are to be merged, only one of
+//          them may have sinks
 struct Problem {
   Index layer = 0;
   Index heads = 0;         // query heads, a multiple of the store's heads

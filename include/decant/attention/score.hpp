@@ -47,12 +47,11 @@ struct SoftCap {
   simd::Lanes operator()(const simd::Lanes& scores, const ScorePlace& at) const noexcept;
 };
 
-// score + bias[sequence][head][row][key]; -inf hides a key, though its value, which counts zero
-// times, must be finite. A stride of 0 shares the bias.
+// score + bias[sequence][head][row][key]; -inf hides a key, but its value, which is multiplied by
+// zero, must be finite. A stride of 0 shares the bias.
 //
-// Shape    bias holds an element for every position up to the last visible key, consecutive; those
-// of
-//          the 16 positions from a multiple of 16 on are read together
+// Shape    bias holds an element for every position up to the last visible key, consecutive; the 16
+//          from a position that is a multiple of 16 on are read together
 struct Bias {
   const float* bias = nullptr;
   Index sequence_stride = 0;

@@ -1,4 +1,4 @@
-// decant/codec/concept.hpp - what a number format must answer.
+// decant/codec/concept.hpp - the concept of a number format.
 //
 // A codec maps the kPack values of a cell to what is stored and back, possibly with loss. It also
 // says how many consecutive cells of one lane lie side by side in a panel (`kInterleave`), and

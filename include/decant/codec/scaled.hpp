@@ -1,5 +1,5 @@
-// decant/codec/scaled.hpp - the formats of keys and values that count in multiples of a scale: int8
-// and the two fp8 formats, a byte a value, and int4, half a byte.
+// decant/codec/scaled.hpp - the formats of keys and values that have a scale: int8 and the two fp8
+// formats, a byte a value, and int4, half a byte.
 //
 // A key or a value of one token and head has a scale of its own, chosen so that its largest element
 // becomes the largest of the format. A key's scale multiplies its score and a value's its weight,
@@ -145,9 +145,9 @@ struct FP8E4M3 {
 
 static_assert(IntegerCodec<Int8> && IntegerCodec<Int4> && Codec<FP8E4M3> && Codec<FP8E5M2>);
 
-// What the values of a row, or of a group of one, are multiples of: for a scaled codec, that which
-// makes the largest the format's largest; zero if that is too small to divide by; NaN if a value is
-// not finite. For any other codec 1.
+// The scale of a row, or of a group of one: for a scaled codec, the one that makes the largest
+// value the format's largest; zero if that is too small to divide by; NaN if a value is not finite.
+// For any other codec 1.
 template <Codec C>
 float scale_of(std::span<const float> row) noexcept {
   if constexpr (C::kScaled) {

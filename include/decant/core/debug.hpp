@@ -63,8 +63,8 @@ inline void unpoison([[maybe_unused]] const void* at, [[maybe_unused]] Index byt
 #endif
 }
 
-// Ends the program if a thread enters while another is inside: an object for one thread at a time
-// is changed by two.
+// Ends the program if two threads are inside at once: an object that one thread at a time may
+// change is changed by two.
 class SoleUse {
  public:
   class Visit {

@@ -20,8 +20,8 @@ struct Statistics {
   Index generated_tokens = 0;      // delivered; an end token is not
   Index proposed_tokens = 0;       // by a drafter, and verified
   Index accepted_tokens = 0;       // of those
-  double prefill_seconds = 0;      // from the call to the logits of the last prompt token
-  double time_to_first_token = 0;  // from the call until the first token is known
+  double prefill_seconds = 0;      // from the call (or first run) to the last prompt token's logits
+  double time_to_first_token = 0;  // from the call, or submit(), until the first token is known
   double decode_seconds = 0;       // from the first token to the last
   Index cache_bytes = 0;           // what the store occupies
 

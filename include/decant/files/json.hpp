@@ -1,4 +1,4 @@
-// decant/files/json.hpp - JSON from files that nobody vouches for.
+// decant/files/json.hpp - JSON from untrusted files.
 //
 // Parsing is nlohmann/json's; what is added is what a reader of foreign files needs: a key that
 // appears twice is refused (the last one would win silently), nesting is bounded, and a field of

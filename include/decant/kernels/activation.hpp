@@ -1,4 +1,4 @@
-// decant/kernels/activation.hpp - the activations of feed-forward blocks, alone or as a gate.
+// decant/kernels/activation.hpp - the activations of feed-forward layers, alone or as a gate.
 //
 // Source      Elfwing et al. 2017, arXiv:1702.03118 (SiLU); Hendrycks and Gimpel 2016,
 //             arXiv:1606.08415 (GELU, exact and by tanh); Shazeer 2020, arXiv:2002.05202 (gates)

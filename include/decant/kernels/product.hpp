@@ -1,4 +1,4 @@
-// decant/kernels/product.hpp - what a product is asked: its rows, and what it does to them.
+// decant/kernels/product.hpp - the arguments of a product, and whether it quantises its rows.
 //
 // Tested by   tests/kernels/product_test.cpp
 #pragma once
@@ -8,18 +8,18 @@
 
 namespace decant::inline v0::kernels {
 
-// What a product does to its rows: quantises them to what the machine multiplies with the weights
-// in one instruction, bf16 beside bf16 weights and int8 beside blocks; or leaves them in f32.
+// Whether a product quantises its rows to the format that the machine multiplies with the weights
+// in one instruction (bf16 for bf16 weights, int8 for blocks) or leaves them in f32.
 enum class Activations { quantised, full };
 
-// What weights of a format have unless the caller asks otherwise: quantised beside blocks, which
-// have lost more already, and full beside all else, with the same bits on every machine.
+// The default for weights of a format: quantised for blocks, which have lost more already, and full
+// for all others, with the same bits on every machine.
 constexpr Activations default_activations(codec::Type type) noexcept {
   return codec::is_block(type) ? Activations::quantised : Activations::full;
 }
 
-// What a product reads and writes: out = in * weightsᵀ, on top of what `out` holds where it adds,
-// as to a residual stream, and of a bias where there is one.
+// One product: out = in * weightsᵀ, plus a bias if there is one, plus what `out` holds if `add` is
+// set, as for a residual stream.
 //
 // Shape    in [rows][columns of the weights], out [rows][outputs], each row strides apart;
 //          bias [outputs] or null. `out` must not overlap `in`

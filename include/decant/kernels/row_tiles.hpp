@@ -1,10 +1,10 @@
 // decant/kernels/row_tiles.hpp - rows of activations in the order in which a product reads them.
 //
 // A tile product takes element k of up to six rows, then element k + 1. Laid out like that, the
-// rows of a tile are one run of memory; as a user has them they are six, often a power of two
-// apart, which compete for the same sets of a cache and leave its prefetcher behind. Weights in
-// blocks multiply quantised rows: every 32 elements of a row get a scale of their own; weights in
-// bf16 may multiply rows in bf16, two elements a word.
+// rows of a tile are one run of memory. In the caller's layout they are six, often a power of two
+// apart: these compete for the same sets of a cache and overtax its prefetcher. Weights in blocks
+// multiply quantised rows: every 32 elements of a row get a scale of their own; weights in bf16 may
+// multiply rows in bf16, two elements a word.
 //
 // Source      Goto and van de Geijn 2008, "Anatomy of high-performance matrix multiplication"
 // Tested by   tests/kernels/row_tiles_test.cpp

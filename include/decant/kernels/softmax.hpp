@@ -20,7 +20,8 @@ namespace decant::inline v0::kernels {
 
 inline constexpr float kNoScore = -std::numeric_limits<float>::infinity();
 
-// What a row knows of the keys seen so far; its weighted values stand beside it, undivided.
+// The softmax of a row over the keys seen so far; the weighted sum of their values is stored beside
+// it, not yet divided.
 struct SoftmaxPart {
   float maximum = kNoScore;
   float sum = 0.0f;  // of e^(score - maximum)

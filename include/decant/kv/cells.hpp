@@ -19,7 +19,7 @@ inline constexpr Index kPanelTokens = 16;
 
 // Keys: [ceil(cells of a row / p)][16 tokens][p], p = kInterleave; lanes run over tokens.
 //
-// Errors   std::invalid_argument where a panel's cells do not fit in 63 bits
+// Errors   std::invalid_argument if a panel's cells do not fit in 63 bits
 template <codec::Codec C>
 struct KeyCells {
   Index dim = 0;  // elements of a row

@@ -20,7 +20,7 @@ namespace decant::inline v0::kv {
 // The shape of the keys and values of a sequence, whatever store holds them.
 //
 // Shape    per token: [layers][heads] keys of key_dim and values of value_dim
-// Errors   std::invalid_argument where a product does not fit in 63 bits
+// Errors   std::invalid_argument if a product does not fit in 63 bits
 struct Geometry {
   Index layers = 0;
   Index heads = 0;      // key and value heads, not query heads

@@ -21,21 +21,21 @@ namespace decant::inline v0::kv {
 // One sequence's keys and values of one layer, in memory of the caller.
 //
 // Shape    keys [heads][tokens][key_dim], values [heads][tokens][value_dim]
-template <class Number>
+template <class Element>
 struct SequenceArrays {
-  Number* keys = nullptr;
-  Number* values = nullptr;
+  Element* keys = nullptr;
+  Element* values = nullptr;
   Index tokens = 0;  // extent of the arrays, of which a part may be used
 
-  std::span<Number> key(const Geometry& geometry, Index head, Index token) const {
+  std::span<Element> key(const Geometry& geometry, Index head, Index token) const {
     return row(keys, geometry.key_dim, head, token);
   }
-  std::span<Number> value(const Geometry& geometry, Index head, Index token) const {
+  std::span<Element> value(const Geometry& geometry, Index head, Index token) const {
     return row(values, geometry.value_dim, head, token);
   }
 
  private:
-  std::span<Number> row(Number* from, Index dim, Index head, Index token) const {
+  std::span<Element> row(Element* from, Index dim, Index head, Index token) const {
     return {from + (head * tokens + token) * dim, static_cast<std::size_t>(dim)};
   }
 };

@@ -1,7 +1,7 @@
 // decant/kv/layered.hpp - one sequence in two stores: of layers with a window, and of the others.
 //
-// In many models most layers see a window of tokens and a few see all. In two stores the former
-// take a ring and only the latter grow with the sequence; a step sees one store, whose layers are
+// In many models most layers see a window of tokens and a few see all. With two stores, the former
+// use a ring and only the latter grow with the sequence. A step sees one store, whose layers are
 // those of the model.
 //
 // Source      Gemma Team 2024, arXiv:2408.00118 (alternating local and global layers)
@@ -144,7 +144,7 @@ class Layered {
     Index layer;  // of that store
   };
 
-  // f(store, its layer) with the store that has the layer.
+  // Calls f(store, layer in that store) with the store that has the layer.
   template <class Self, class F>
   static auto visit(Self& self, Index layer, F&& f) {
     const Place place = self.places_[static_cast<std::size_t>(layer)];

@@ -94,7 +94,7 @@ class PagePool {
     return page;
   }
 
-  // One more user of a page that is in use or cached, and one fewer.
+  // Adds a user of a page that is in use or cached; removes one.
   void retain(PageId page) noexcept {
     const debug::SoleUse::Visit visit(use_);
     if (count(page).users++ == 0) cached_ -= 1;
@@ -130,7 +130,7 @@ class PagePool {
   }
   bool used(PageId page) const noexcept { return count(page).users > 0; }
 
-  // Whether more than one user or cache holds it: it must not be written.
+  // Whether a second sequence or a cache holds it, so that it must not be written.
   bool shared(PageId page) const noexcept {
     return count(page).users > 1 || count(page).caches > 0;
   }

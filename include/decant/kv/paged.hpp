@@ -31,8 +31,8 @@ namespace decant::inline v0::kv {
 // Units    capacity counts the tokens that its own pages and the free ones have room for
 // Errors   std::invalid_argument, CacheFull (reserve), std::bad_alloc (reserve, fork); nothing
 //          changed then
-// Cost     reserve O(pages), and O(bytes of a page) where one is copied; fork O(pages); rewind
-//          O(pages released); put O(key_dim + value_dim)
+// Cost     reserve O(pages), and O(bytes of a page) if one is copied; fork O(pages); rewind O(pages
+//          released); put O(key_dim + value_dim)
 // Threads  as its pool
 template <codec::Codec K, codec::Codec V = K>
 class Paged {
@@ -117,7 +117,7 @@ class Paged {
   }
 
   // The panel of one head that `position` lies in. Preconditions: layer and head exist, `position`
-  // is held or reserved; what others share is not written.
+  // is held or reserved. A shared panel must not be written.
   std::byte* panel(Index layer, Index head, Position position) noexcept {
     const PageId page = at(position / pool_->page_tokens());
     return pool_->page(page, layer, head) + offset(position);
@@ -173,7 +173,7 @@ class Paged {
     });
   }
 
-  // Whether others see a page that holds positions from `first` on.
+  // Whether a page that holds positions from `first` on is shared.
   bool shares(Position first) const noexcept {
     const auto page = static_cast<std::ptrdiff_t>(first / pool_->page_tokens());
     return std::any_of(pages_.begin() + std::min(page, std::ssize(pages_)), pages_.end(),
@@ -191,7 +191,7 @@ class Paged {
     return position % pool_->page_tokens() / kPanelTokens * pool_->layout().bytes();
   }
 
-  // Whether the next row goes into a page that others see too.
+  // Whether the next row goes into a shared page, which is copied first.
   bool copies_last() const noexcept {
     const Index last = end_ / pool_->page_tokens();
     return last < std::ssize(pages_) && pool_->shared(at(last));

@@ -36,7 +36,7 @@ struct StoredRow {
   std::span<float> scales;
 };
 
-// The keys of a panel or its values: where they begin, and how one goes in and out.
+// The keys of a panel, or its values: where they begin, and how a row is written and read.
 //
 // Shape    slot is in [0, 16); Cells is KeyCells<C> or ValueCells<C>
 // Threads  puts into different slots of one panel may run at once
@@ -57,7 +57,7 @@ class PanelRows {
   const Cell* cells(const std::byte* panel) const noexcept {
     return reinterpret_cast<const Cell*>(panel + cells_at_);
   }
-  // Null where the codec has none.
+  // Null if the codec has none.
   const float* scales(const std::byte* panel) const noexcept {
     return C::kScaled ? reinterpret_cast<const float*>(panel + scales_at_) : nullptr;
   }
@@ -99,7 +99,7 @@ class PanelRows {
     }
   }
 
-  // A row as it is stored: copied out and in again it is the same row, bit for bit.
+  // A row in its stored form: copied out and in again it is the same row, bit for bit.
   void get_stored(const std::byte* panel, Index slot, const StoredRow<C>& row) const noexcept {
     for (Index cell = 0; cell < cells_.of_row(); ++cell) {
       row.cells.data()[cell] = cells(panel)[cells_.at(slot, cell)];
@@ -147,7 +147,7 @@ class PanelRows {
   Index scales_at_, cells_at_;
 };
 
-// Where the parts of a panel begin, and how a token goes in and out.
+// Where the parts of a panel begin, and how a token is written and read.
 //
 // Shape    key is [key_dim], value is [value_dim]; slot is in [0, 16)
 // Threads  puts into different slots of one panel may run at once

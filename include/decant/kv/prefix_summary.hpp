@@ -42,7 +42,7 @@ inline std::uint64_t hash_of(const CacheNamespace& space) noexcept {
 
 // One hash for each full page of `tokens`: of the first page, of the first two, and so on.
 //
-// Errors   std::invalid_argument where a page has no tokens
+// Errors   std::invalid_argument if page_tokens is not positive
 inline std::vector<std::uint64_t> page_hashes(const CacheNamespace& space,
                                               std::span<const Token> tokens, Index page_tokens) {
   expects(page_tokens > 0, "kv::page_hashes: pages of ", page_tokens, " tokens");
@@ -91,12 +91,13 @@ class PrefixSummary {
     return sorted;
   }
 
-  // How many tokens its pages hold of a prompt with these page_hashes().
+  // How many tokens of a prompt with these page_hashes() the worker has cached.
   Index matched(std::span<const std::uint64_t> prompt) const {
     const auto cached = [this](std::uint64_t hash) { return hashes_.contains(hash); };
     return page_tokens_ * (std::ranges::find_if_not(prompt, cached) - prompt.begin());
   }
-  // How many of them the tree would reuse: never the last, as PrefixTree::matched() says.
+  // How many tokens of a prompt the tree would reuse: never the last, as PrefixTree::matched()
+  // says.
   Index matched(const CacheNamespace& space, std::span<const Token> prompt) const {
     const Index held = matched(page_hashes(space, prompt, page_tokens_));
     return std::max<Index>(0, std::min(held, std::ssize(prompt) - 1));

@@ -63,8 +63,8 @@ class PrefixTree {
     return store;
   }
 
-  // match() in two parts, for callers that may not use the result: find() gives the sequence,
-  // count() counts a prompt of which so many tokens were reused.
+  // match() in two parts, for callers that may not use the result: find() returns the sequence,
+  // count() counts a prompt of which `reused` tokens were reused.
   void count(Index prompt, Index reused) noexcept {
     statistics_.prompts += 1;
     statistics_.hits += reused > 0;

@@ -2,7 +2,7 @@
 // sequence, in a ring of panels.
 //
 // If every layer sees at most a window of tokens, older tokens are never read again: their panels
-// are overwritten, and memory does not grow with the sequence. A ring says how far it can be
+// are overwritten, and memory does not grow with the sequence. A ring reports how far it can be
 // rewound and refuses to go further. It can hold the first tokens beside the window, as attention
 // sinks for models that were not trained with a window.
 //
@@ -82,7 +82,8 @@ class Ring {
   // The first position at which the next token would still see its whole window.
   Position earliest_rewind() const noexcept { return begin_ == 0 ? 0 : begin_ + window_ - 1; }
 
-  // Room for `tokens` more; rows a window or more before them may be overwritten from now on.
+  // Reserves slots for `tokens` more; rows a window or more before them may be overwritten from now
+  // on.
   //
   // Errors   CacheFull for more than a chunk, std::invalid_argument
   void reserve(Index tokens) {
@@ -140,7 +141,7 @@ class Ring {
     end_ = reserved_ = new_end;
   }
 
-  // Positions before `first` count as overwritten: for slots that never held their rows.
+  // Counts positions before `first` as overwritten: for slots that never held their rows.
   //
   // Errors   std::invalid_argument when `first` is not in [0, end()]
   void drop_before(Position first) {
@@ -149,7 +150,8 @@ class Ring {
     begin_ = std::max(begin_, first);
   }
 
-  // At most three: the sink tokens, the ring up to where memory ends, and from where it begins.
+  // At most three spans: the sink tokens, the ring up to where its memory ends, and from where it
+  // begins.
   auto panel_spans(Index layer, Index head) const noexcept {
     const Index last = ceil_div(reserved_, kPanelTokens);
     const Index first = begin_ / kPanelTokens;

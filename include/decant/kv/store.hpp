@@ -1,4 +1,4 @@
-// decant/kv/store.hpp - what a store (a KV cache of one sequence) must answer, and the panels that
+// decant/kv/store.hpp - the concept of a store (the KV cache of one sequence), and the panels that
 // it hands out.
 //
 // Tested by   tests/kv/contiguous_test.cpp
@@ -56,12 +56,12 @@ void spoil([[maybe_unused]] S& store, [[maybe_unused]] const Range& slots) noexc
 //
 // Laws     put(position) is allowed for positions in [end(), end() + reserved)
 //          put does not throw; puts of different (layer, head, position) may run at once
-//          panel(layer, head, position) is where put() writes it, slot position % 16 of a panel
+//          panel(layer, head, position) is the panel that put() writes to, in slot position % 16
 //          publish(n) of reserved rows moves end() by n and does not throw
 //          rewind(p), for p in [earliest_rewind(), end()], moves end() to p and releases reserved
 //          slots that were not published
 //          a row may see window(layer) tokens, itself included, or all of them if that is 0
-//          reserve(n) is for n up to chunk(), and chunk() for as many as there is room for
+//          reserve(n) is for n up to chunk(): the most tokens of one step
 //          panel_spans(layer, head) ascend and cover every position held or put
 template <class S>
 concept Store = requires(S& store, const S& view, Index n, Position at, std::span<const float> row,

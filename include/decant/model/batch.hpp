@@ -1,4 +1,4 @@
-// decant/model/batch.hpp - what one step is asked to do: rows of tokens, each with its store.
+// decant/model/batch.hpp - the input of one step: rows of tokens, each with its store.
 //
 // Prefill, decode, a chunk of a prompt and the verification of drafts are the same thing here:
 // some tokens that follow what a store holds.

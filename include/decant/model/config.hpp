@@ -58,7 +58,7 @@ struct Config {
   float effective_score_scale() const noexcept {
     return score_scale != 0.0f ? score_scale : 1.0f / std::sqrt(static_cast<float>(key_dim));
   }
-  // That of the layer that looks back the furthest.
+  // The largest window of a layer; 0 if one has none.
   Position widest_window() const noexcept {
     if (windows.empty() || std::ranges::min(windows) == 0) return 0;
     return std::ranges::max(windows);

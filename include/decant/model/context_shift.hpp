@@ -3,7 +3,7 @@
 // If a conversation outgrows its model, old tokens are removed and later ones move up. A key is
 // rotated by its position, so it is rotated back by the distance that it moves. What remains was
 // computed while the removed tokens were seen, so this is an approximation: exact for the first
-// layer, and for the others as good as the removed tokens mattered little. Stores with a window
+// layer, and for the others the closer, the less the removed tokens mattered. Stores with a window
 // drop old tokens by themselves and need no shift.
 //
 // Source      llama.cpp calls it context shift; Su et al. 2021, arXiv:2104.09864 (rotations add)

@@ -21,10 +21,10 @@ namespace decant::inline v0::model {
 
 // Errors   std::invalid_argument when configuration and weights do not fit each other
 // Cost     a step of r rows over n keys: r * (parameters + layers * heads * n * (key_dim +
-//          value_dim)) multiply-adds; allocates nothing, but for a longer list of pages now and
+//          value_dim)) multiply-adds; allocates nothing, except that a list of pages grows now and
 //          then
-// Threads  const: many threads may step at once, each with its own batch, workspace and stores, and
-//          with pools of their own where stores share one
+// Threads  const: many threads may step at once, each with its own batch, workspace and stores;
+//          stores of one pool are for one thread at a time
 class Decoder {
  public:
   Decoder(Config config, Weights weights);
@@ -36,12 +36,13 @@ class Decoder {
     return weights_.positions.empty() ? std::numeric_limits<Index>::max() : config_.max_positions;
   }
 
-  // Appends the batch's tokens to its stores; workspace.logits(i) then holds the rows wanted. All
-  // or nothing: after an exception every store holds what it held, but that a ring may have dropped
-  // what lies beyond its window, and a paged store copied a page. Where an entry has more rows
-  // than its store takes at once (a ring's chunk), entries run one by one and in parts, which
-  // changes no bit but allocates; stores may then be left with all or the first of their rows.
-  // Rotary positions beyond max_positions are computed, though the model was not made for them.
+  // Appends the batch's tokens to its stores; workspace.logits(i) then holds the logits of the rows
+  // that asked for them. All or nothing: after an exception every store holds what it held, except
+  // that a ring may have dropped what lies beyond its window, and a paged store may have copied a
+  // page. If an entry has more rows than its store takes at once (a ring's chunk), entries run one
+  // by one and in parts, which changes no bit but allocates; an exception may then leave stores
+  // with all or the first of their rows. Rotary positions beyond max_positions are computed, though
+  // the model was not made for them.
   //
   // Errors   std::invalid_argument (a token outside the vocabulary, more rows than the workspace
   //          has, a store or workspace made for another model, a position beyond learned ones),

@@ -47,7 +47,7 @@ class Workspace {
   const Config& config() const noexcept { return config_; }
   Executor& executor() noexcept { return *executor_; }
 
-  // Where steps note what their operations cost; borrowed, and null for nowhere.
+  // The profile that steps add the cost of their operations to; borrowed, null for none.
   Profile* profile() const noexcept { return profile_; }
   void set_profile(Profile* profile) noexcept { profile_ = profile; }
 

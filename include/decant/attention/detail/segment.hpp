@@ -195,7 +195,7 @@ void visit_tile(const QueryTile& queries, const KeyTile<K, V>& tile, const Range
   add_tile(queries, tile, kernels::detail::StayHere{}, worker);
 }
 
-// All tiles of `segment`, a range of positions within one segment, for all queries of the queries.
+// All tiles of `segment`, a range of positions within one segment, for all queries of the tile.
 // worker.parts and worker.values are set to what they see there.
 template <kv::Store S, Mask M, Score F>
 void attend_segment(const QueryTile& queries, const S& store, Index layer, const Range& segment,

@@ -9,8 +9,7 @@
 //   llama          interleaved   no                 silu           also Mistral, SmolLM
 //   qwen2          half-split    no                 silu
 //   qwen3          half-split    yes                silu
-//   gemma          half-split    no                 gelu           embedding times
-//   sqrt(hidden_size)
+//   gemma          half-split    no                 gelu           embedding * sqrt(hidden_size)
 //
 // Source      the GGUF specification in the ggml repository (docs/gguf.md); llama.cpp's converter
 // Tested by   tests/checkpoints/gguf_config_test.cpp

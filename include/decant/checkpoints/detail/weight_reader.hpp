@@ -1,9 +1,9 @@
 // decant/checkpoints/detail/weight_reader.hpp - tensors asked for by name and shape, until none is
 // left over.
 //
-// A loader states what it needs. What is not there, or has another shape or format, is refused;
-// at the end so is what nobody asked for, because an ignored tensor is a model that computes
-// something else.
+// A loader states what it needs. A tensor that is absent, or has another shape or format, is
+// refused; at the end so is a tensor that was not asked for: ignored, it would make a model that
+// computes something else.
 //
 // Tested by   tests/checkpoints/checkpoint_test.cpp, tests/checkpoints/load_options_test.cpp
 #pragma once

@@ -37,10 +37,9 @@ DECANT_ALWAYS_INLINE void add_two_columns(simd::IntLanes (&at)[R][P], const std:
 // sums[r][p * 16 + lane] = row_scales[r] * sum over k < columns of rows[k][r] * panels[p], value k
 // of `lane`; where the codec has groups, that of each group times its scale, in ascending order.
 //
-// Shape    rows [ceil(columns / 2)][R] words of two; panels and scales as for multiply_tile().
-// Behind an
-//          odd last column the next run of cells is read too, whatever it holds, and the elements
-//          of rows that it meets must be zero
+// Shape    rows [ceil(columns / 2)][R] words of two; panels and scales as for
+//          multiply_tile(). After an odd last column the next run of cells is read too, whatever it
+//          holds, and the elements of rows that it meets must be zero
 // Cost     R * P * 16 * columns multiply-adds
 template <codec::IntegerCodec C, int R, int P, class Ahead = StayHere>
 void multiply_integer_tile(const std::int32_t* rows, const float* row_scales,

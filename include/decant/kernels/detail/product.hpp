@@ -27,8 +27,8 @@ namespace decant::inline v0::kernels::detail {
 // Columns of one pass over the rows: 64 outputs of f32 take 512 KiB of the second-level cache.
 inline constexpr Index kStretchColumns = 2048;
 
-// Gives the sums of outputs [first, first + count) of some rows their starting values, where they
-// do not begin at zero; says which it is.
+// Writes the starting values of the sums of outputs [first, first + count) of some rows, unless
+// they begin at zero; returns which of the two it is.
 inline Begin begin_sums(const Product& product, Range rows, Index first, Index count) {
   if (!product.add && product.bias == nullptr) return Begin::zero;
   for (Index row = rows.begin; row < rows.end; ++row) {
@@ -166,8 +166,8 @@ constexpr Range share(Index item, Index items, Index count) noexcept {
   return {count * item / items, count * (item + 1) / items};
 }
 
-// Work for every thread several times over, so that one that is late holds up little: few pieces of
-// one row, which are streams of memory, and more of many rows.
+// Several pieces of work for every thread, so that a late one delays little: few pieces of one row,
+// which are streams of memory, and more of many rows.
 inline Index pieces_for(const Executor& executor, Index each) noexcept {
   return executor.threads() == 1 ? 1 : executor.threads() * each;
 }

@@ -34,7 +34,7 @@ inline constexpr int kTilePanels = simd::kRegisters == 1 ? 4 : 1;
 inline constexpr int kGroupPanels = 4;  // panels that go to one thread together
 inline constexpr int kRowPanels = simd::kRegisters == 1 ? 8 : 4;
 
-// What a tile asks memory for while it multiplies, given the cells it reads next.
+// What a tile prefetches while it multiplies, given the cells that it reads next.
 //
 //   StayHere   nothing: the panels are in a cache
 //   SamePlace  the same place, `distance` bytes further on: a row that reads each panel once

@@ -1,4 +1,5 @@
-// decant/kv/detail/panel_span_range.hpp - panel spans that are computed when they are looked at.
+// decant/kv/detail/panel_span_range.hpp - a range of panel spans, each computed when it is
+// accessed.
 //
 // Tested by   tests/kv/paged_test.cpp
 #pragma once

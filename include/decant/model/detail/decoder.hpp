@@ -1,4 +1,4 @@
-// decant/model/detail/decoder.hpp - defines what of model/decoder.hpp depends on no store.
+// decant/model/detail/decoder.hpp - defines the members of model::Decoder that depend on no store.
 #pragma once
 
 #include <decant/core/config.hpp>

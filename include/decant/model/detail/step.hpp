@@ -57,7 +57,7 @@ void release(const Entries& entries) {
   for (const auto& entry : entries) entry.store->rewind(entry.store->end());
 }
 
-// Room in every store, or in none.
+// Reserves slots in every store, or in none.
 template <kv::Store S>
 void reserve(const Batch<S>& batch) {
   std::size_t done = 0;
@@ -84,7 +84,7 @@ inline void embed_row(const Decoder& decoder, Token token, Position position,
   for (std::size_t n = 0; n < out.size(); ++n) out[n] += learned[n];
 }
 
-// The rows' embeddings, and the angles of their positions.
+// Computes the rows' embeddings, and the angles of their positions.
 template <kv::Store S>
 void embed(const Decoder& decoder, const Batch<S>& batch, Workspace& workspace) {
   StepBuffers& step = buffers(workspace);
@@ -138,7 +138,7 @@ void project(const Decoder& decoder, const Batch<S>& batch, Workspace& workspace
            workspace);
 }
 
-// The rows of a batch together, their logits from row `first_logits` on.
+// Runs the rows of a batch together; their logits begin with row `first_logits`.
 template <kv::Store S>
 void run(const Decoder& decoder, Batch<S>& batch, Workspace& workspace, Index first_logits) {
   reserve(batch);
@@ -156,7 +156,7 @@ void run(const Decoder& decoder, Batch<S>& batch, Workspace& workspace, Index fi
   for (const auto& entry : batch.entries()) entry.store->publish(entry.rows);
 }
 
-// The entries one by one, each in parts that its store takes.
+// Runs the entries one by one, each in parts that its store takes.
 template <kv::Store S>
 void run_in_parts(const Decoder& decoder, const Batch<S>& batch, Workspace& workspace) {
   for (const auto& entry : batch.entries()) {

@@ -1,4 +1,4 @@
-// decant/model/detail/step_buffers.hpp - what flows between the operations of a step.
+// decant/model/detail/step_buffers.hpp - the buffers between the operations of a step.
 //
 // Tested by   tests/model/step_test.cpp, tests/law/allocation_test.cpp
 #pragma once
@@ -26,7 +26,8 @@ inline Index widest_input(const Config& config) {
   return std::max({config.hidden_size, config.heads * config.value_dim, config.intermediate_size});
 }
 
-// What rows that see sink tokens beside a window need: queries rotated for those, and both results.
+// The buffers of rows that see sink tokens beside a window: queries rotated for those, and both
+// results.
 struct SinkTokenBuffers {
   SinkTokenBuffers(const Config& config, Index rows)
       : queries(checked_product({rows, config.heads, config.key_dim})),

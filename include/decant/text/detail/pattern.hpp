@@ -2,8 +2,8 @@
 //
 // {"String": s} means the characters of s and nothing else, even where they look like an
 // expression; {"Regex": s} is a regular expression, written for the Ruby flavour of Oniguruma. ICU
-// reads it with the flags that make lines mean the same there. A file nobody vouches for may hold
-// an expression that backtracks for ever, so each scan has a budget linear in its text.
+// reads it with the flags that make lines mean the same there. An untrusted file may hold an
+// expression that backtracks for ever, so each scan has a budget linear in its text.
 //
 // Source      Unicode Technical Standard 18; ICU user guide, "Regular Expressions"
 // Tested by   tests/text/pre_tokenizer_test.cpp

@@ -88,9 +88,8 @@ struct Template {
 
 // In the order in which a text passes through them.
 //
-// Errors   from read: FormatError naming the field; from encode and push: FormatError: an
-// expression
-//          or a replacement of the file that costs or grows too much
+// Errors   from read: FormatError naming the field; from encode and push: FormatError
+//          if an expression or a replacement of the file costs or grows too much
 // Threads  immutable once they are read
 struct TokenizerParts {
   Normalizer normalizer;
