@@ -17,6 +17,13 @@
 
 namespace decant::inline v0::model {
 
+// The largest step that a workspace has room for.
+struct Limits {
+  Index rows = 512;
+  Index logit_rows = 1;
+  Index sequences = 1;
+};
+
 template <kv::Store S>
 class Batch;
 namespace detail {

@@ -9,6 +9,7 @@
 #include <decant/core/config.hpp>
 #include <decant/core/executor.hpp>
 #include <decant/core/types.hpp>
+#include <decant/model/batch.hpp>
 #include <decant/model/config.hpp>
 #include <decant/model/profile.hpp>
 
@@ -16,13 +17,6 @@
 #include <span>
 
 namespace decant::inline v0::model {
-
-// The largest step that a workspace has room for.
-struct Limits {
-  Index rows = 512;
-  Index logit_rows = 1;
-  Index sequences = 1;
-};
 
 class Workspace;
 namespace detail {

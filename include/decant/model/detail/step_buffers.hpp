@@ -9,8 +9,8 @@
 #include <decant/core/shape.hpp>
 #include <decant/core/types.hpp>
 #include <decant/kernels/row_tiles.hpp>
+#include <decant/model/batch.hpp>
 #include <decant/model/config.hpp>
-#include <decant/model/workspace.hpp>
 
 #include <algorithm>
 #include <vector>
