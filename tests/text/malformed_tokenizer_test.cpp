@@ -73,7 +73,8 @@ TEST(MalformedTokenizer, HasATemplateThatDoesNotHoldTogether) {
   const Json two = {{"Sequence", {{"id", "B"}}}};
   const Json one = Json::array({1});
   EXPECT_TRUE(refused(Json::array({special("<b>"), text}), one, {"special_tokens", "\"<b>\""}));
-  EXPECT_TRUE(refused(Json::array({special("<s>")}), one, {"post_processor.single", "0 placeholders"}));
+  EXPECT_TRUE(
+      refused(Json::array({special("<s>")}), one, {"post_processor.single", "0 placeholders"}));
   EXPECT_TRUE(refused(Json::array({text, text}), one, {"post_processor.single", "2 placeholders"}));
   EXPECT_TRUE(refused(Json::array({text, two}), one, {"post_processor.single[1].Sequence"}));
   EXPECT_TRUE(refused(Json::array({Json::object()}), one, {"single[0].Sequence is absent"}));
