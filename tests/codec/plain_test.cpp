@@ -173,6 +173,15 @@ TEST(BrainFloat, IsTheUpperHalfOfAFloat) {
   }
 }
 
+TEST(BrainFloat, ANaNHasItsSignAndIsQuiet) {
+  for (std::uint32_t sign : {0u, 0x80000000u}) {
+    for (std::uint32_t payload : {1u, 0x8000u, 0x400000u, 0x7fffffu}) {
+      const float value = std::bit_cast<float>(sign | 0x7f800000u | payload);
+      EXPECT_EQ(bits_of(BF16::load(BF16::store(value))), sign | 0x7fc00000u) << payload;
+    }
+  }
+}
+
 TEST(BrainFloat, OverflowsToInfinityFromHalfwayOn) {
   const float largest = std::bit_cast<float>(0x7f7f0000u);
   EXPECT_EQ(BF16::load(BF16::store(std::bit_cast<float>(0x7f7f7fffu))), largest);

@@ -58,6 +58,17 @@ TEST(SamplerOptions, RefusalNamesTheOptionAndItsValue) {
   EXPECT_NE(why.find("top_p is 1.5"), std::string::npos) << why;
 }
 
+TEST(Sampler, FindsTheBestTokenAndNaNAnywhereInALongRow) {
+  for (std::size_t at : {0u, 15u, 4095u, 4096u, 4097u, 8191u, 8192u, 9998u}) {
+    std::vector<float> logits(9999, -1.0f);
+    logits[at] = logits.back() = 2.0f;
+    EXPECT_EQ(argmax(logits), static_cast<Token>(at));
+    logits[at] = kNan;
+    const std::string why = refusal([&] { argmax(logits); });
+    EXPECT_NE(why.find("token " + std::to_string(at) + " is"), std::string::npos) << why;
+  }
+}
+
 TEST(Argmax, TakesTheLowerIdOfEqualLogits) {
   EXPECT_EQ(argmax(std::vector<float>{1, 3, 3, 2}), 1);
   EXPECT_EQ(argmax(std::vector<float>{-0.0f, 0.0f}), 0);

@@ -304,5 +304,52 @@ TEST_F(SchedulerPages, RecomputesAPrefixWhenNoPageIsLeftForACopy) {
   EXPECT_EQ(harness.tokens(again), alone(wanted));
 }
 
+// A prefix that is cached in one namespace, or computed in it by a running request.
+TEST_F(SchedulerPages, SharesPagesOnlyWithinANamespace) {
+  SchedulerHarness harness(decoder_, 12, limits_);
+  Request wanted = request(prompt(40, 1), 2);
+  const RequestId other = harness.submit(wanted);
+  wanted.cache_namespace = kv::CacheNamespace{1};
+  const RequestId first = harness.submit(wanted);
+  harness.step();
+  EXPECT_EQ(harness.scheduler().running(), 2);  // neither waits for the other's pages
+  harness.finish();
+  const RequestId again = harness.submit(wanted);
+  wanted.cache_namespace = kv::CacheNamespace{2};
+  const RequestId third = harness.submit(wanted);
+  harness.finish();
+  const auto cached = [&](RequestId id) {
+    return harness.outcome(id).generation.statistics.cached_tokens;
+  };
+  EXPECT_EQ(cached(other), 0);
+  EXPECT_EQ(cached(first), 0);
+  EXPECT_EQ(cached(again), 32);
+  EXPECT_EQ(cached(third), 0);
+}
+
+// Two requests of 31 tokens have pages for one more token, forks would take pages beyond the limit;
+// and a step has sequences for two branches beside them.
+TEST_F(SchedulerPages, TreeDraftsTakeNoPageBeyondTheLimit) {
+  for (Index max_pages : {4, 5, 6, 20}) {
+    SchedulerHarness harness(decoder_, 20, limits_, {.max_pages = max_pages}, false);
+    Index most_used = 0;
+    std::vector<std::pair<RequestId, Request>> requests;
+    for (unsigned seed : {1u, 2u}) {
+      Request wanted = request(prompt(20, seed), 12);
+      wanted.drafter = [](const History&, Index, Branches& branches) {
+        branches = {{0}, {1}, {2}, {3}, {4}};
+      };
+      wanted.sink = [&](Token) {
+        most_used = std::max(most_used, harness.pool().used_pages());
+        return true;
+      };
+      requests.emplace_back(harness.submit(wanted), wanted);
+    }
+    harness.finish();
+    EXPECT_LE(most_used, max_pages);
+    for (const auto& [id, wanted] : requests) EXPECT_EQ(harness.tokens(id), alone(wanted));
+  }
+}
+
 }  // namespace
 }  // namespace decant::decoding
