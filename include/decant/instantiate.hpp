@@ -25,13 +25,16 @@
 #include <decant/model/decoder.hpp>
 #include <decant/model/detail/step.hpp>
 
-// What depends on a store as a whole. `keyword` is template, or extern template.
-#define DECANT_INSTANCES_OF_STORE(keyword, ...)                                                \
+// What a store needs, kernels and decode loop apart. `keyword` is template, or extern template.
+#define DECANT_STEP_OF(keyword, ...)                                                       \
+  namespace decant::inline v0 {                                                            \
+  keyword void attention::attend(std::span<const attention::Sequence<__VA_ARGS__>>,        \
+                                 const attention::Problem&, const attention::Causal&,      \
+                                 const attention::Plain&, attention::Scratch&, Executor&); \
+  keyword void model::Decoder::step(model::Batch<__VA_ARGS__>&, model::Workspace&) const;  \
+  }
+#define DECANT_GENERATE_OF(keyword, ...)                                                       \
   namespace decant::inline v0 {                                                                \
-  keyword void attention::attend(std::span<const attention::Sequence<__VA_ARGS__>>,            \
-                                 const attention::Problem&, const attention::Causal&,          \
-                                 const attention::Plain&, attention::Scratch&, Executor&);     \
-  keyword void model::Decoder::step(model::Batch<__VA_ARGS__>&, model::Workspace&) const;      \
   keyword decoding::Generation decoding::detail::generate(const model::Decoder&, __VA_ARGS__&, \
                                                           model::Workspace&,                   \
                                                           std::span<const Token>,              \
@@ -40,9 +43,16 @@
                                                           const decoding::detail::Drafting*);  \
   }
 
-#define DECANT_INSTANTIATE(...) DECANT_INSTANCES_OF_STORE(template, __VA_ARGS__)
+#define DECANT_INSTANTIATE(...)         \
+  DECANT_STEP_OF(template, __VA_ARGS__) \
+  DECANT_GENERATE_OF(template, __VA_ARGS__)
 
-// Every kind of store with keys and values in one format. Stores of other kinds share the tiles.
+// DECANT_STEP_OF or DECANT_GENERATE_OF for every kind of store with these formats.
+#define DECANT_INSTANCES_OF_FORMATS(instances, keyword, Keys, Values)                          \
+  instances(keyword, kv::Contiguous<Keys, Values>) instances(keyword, kv::Paged<Keys, Values>) \
+      instances(keyword, kv::Ring<Keys, Values>)
+
+// Steps with keys and values in one format. All stores of that format share its tiles.
 #define DECANT_INSTANCES_OF_FORMAT(keyword, Format)                                             \
   namespace decant::inline v0 {                                                                 \
   keyword void attention::detail::visit_tile(const attention::detail::QueryTile&,               \
@@ -51,19 +61,24 @@
                                              const attention::Plain&,                           \
                                              const attention::Scratch::Worker&);                \
   }                                                                                             \
-  DECANT_INSTANCES_OF_FORMATS(keyword, Format, Format)
+  DECANT_INSTANCES_OF_FORMATS(DECANT_STEP_OF, keyword, Format, Format)
 
-// Every kind of store, with keys and values in formats of their own.
-#define DECANT_INSTANCES_OF_FORMATS(keyword, Keys, Values)         \
-  DECANT_INSTANCES_OF_STORE(keyword, kv::Contiguous<Keys, Values>) \
-  DECANT_INSTANCES_OF_STORE(keyword, kv::Paged<Keys, Values>)      \
-  DECANT_INSTANCES_OF_STORE(keyword, kv::Ring<Keys, Values>)
+#define DECANT_INSTANCES_OF_MIXED_FORMATS(instances, keyword)              \
+  DECANT_INSTANCES_OF_FORMATS(instances, keyword, codec::F16, codec::Int8) \
+  DECANT_INSTANCES_OF_FORMATS(instances, keyword, codec::F16, codec::Int4) \
+  DECANT_INSTANCES_OF_FORMATS(instances, keyword, codec::Int8, codec::F16) \
+  DECANT_INSTANCES_OF_FORMATS(instances, keyword, codec::Int8, codec::Int4)
 
-#define DECANT_INSTANCES_OF_MIXED_FORMATS(keyword)              \
-  DECANT_INSTANCES_OF_FORMATS(keyword, codec::F16, codec::Int8) \
-  DECANT_INSTANCES_OF_FORMATS(keyword, codec::F16, codec::Int4) \
-  DECANT_INSTANCES_OF_FORMATS(keyword, codec::Int8, codec::F16) \
-  DECANT_INSTANCES_OF_FORMATS(keyword, codec::Int8, codec::Int4)
+// generate() of all stores that decant::compiled has.
+#define DECANT_INSTANCES_OF_GENERATE(keyword)                                              \
+  DECANT_INSTANCES_OF_FORMATS(DECANT_GENERATE_OF, keyword, codec::F32, codec::F32)         \
+  DECANT_INSTANCES_OF_FORMATS(DECANT_GENERATE_OF, keyword, codec::BF16, codec::BF16)       \
+  DECANT_INSTANCES_OF_FORMATS(DECANT_GENERATE_OF, keyword, codec::F16, codec::F16)         \
+  DECANT_INSTANCES_OF_FORMATS(DECANT_GENERATE_OF, keyword, codec::Int8, codec::Int8)       \
+  DECANT_INSTANCES_OF_FORMATS(DECANT_GENERATE_OF, keyword, codec::Int4, codec::Int4)       \
+  DECANT_INSTANCES_OF_FORMATS(DECANT_GENERATE_OF, keyword, codec::FP8E4M3, codec::FP8E4M3) \
+  DECANT_INSTANCES_OF_FORMATS(DECANT_GENERATE_OF, keyword, codec::FP8E5M2, codec::FP8E5M2) \
+  DECANT_INSTANCES_OF_MIXED_FORMATS(DECANT_GENERATE_OF, keyword)
 
 #if defined(DECANT_COMPILED)  // what decant::compiled has need not be compiled again
 DECANT_INSTANCES_OF_FORMAT(extern template, codec::F32)
@@ -73,5 +88,6 @@ DECANT_INSTANCES_OF_FORMAT(extern template, codec::Int8)
 DECANT_INSTANCES_OF_FORMAT(extern template, codec::Int4)
 DECANT_INSTANCES_OF_FORMAT(extern template, codec::FP8E4M3)
 DECANT_INSTANCES_OF_FORMAT(extern template, codec::FP8E5M2)
-DECANT_INSTANCES_OF_MIXED_FORMATS(extern template)
+DECANT_INSTANCES_OF_MIXED_FORMATS(DECANT_STEP_OF, extern template)
+DECANT_INSTANCES_OF_GENERATE(extern template)
 #endif
