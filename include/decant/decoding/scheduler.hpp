@@ -77,7 +77,7 @@ class Scheduler {
   //          CacheFull if prompt and new tokens take more pages than there are
   void check(const Request& request) const {
     detail::check(request.options, request.prompt, steps_.decoder.config(), kWho);
-    admission_.check(request, steps_.decoder.positions(), kWho);
+    admission_.check(request, detail::room(steps_.decoder), kWho);
   }
 
   // Takes a request in; the next step may run it.

@@ -11,6 +11,7 @@
 
 #include <decant/core/shape.hpp>
 #include <decant/decoding/detail/job.hpp>
+#include <decant/decoding/detail/steps.hpp>
 #include <decant/kv/prefix_tree.hpp>
 
 #include <algorithm>
@@ -44,16 +45,15 @@ class Admission {
   // drafts, and so the tokens, would depend on the other sequences of the batch.
   //
   // Errors   std::invalid_argument, CacheFull
-  void check(const Request& request, Index positions, std::string_view who) const {
+  void check(const Request& request, const Room& room, std::string_view who) const {
     const GenerateOptions& options = request.options;
-    expects(!options.recompute, who, ": recompute is for generate() alone");
+    check_cached(options, who);
     expects(options.verification == Verification::agreement, who,
             ": verification by rejection is for generate() alone");
     const Index prompt = std::ssize(request.prompt);
-    expects(prompt <= positions, who, ": a prompt of ", prompt, " tokens for a model of ",
-            positions, " positions");
+    check_fits(prompt, room, who);
     const Index fed = std::max<Index>(0, options.max_new_tokens - 1);  // all but the last
-    const Index pages = ceil_div(prompt + std::min(positions - prompt, fed), pool_.page_tokens());
+    const Index pages = ceil_div(prompt + std::min(room.tokens - prompt, fed), pool_.page_tokens());
     expects<CacheFull>(pages <= max_pages_, who, ": a prompt of ", prompt, " tokens and ",
                        options.max_new_tokens, " new ones take ", pages, " pages, there are ",
                        max_pages_);

@@ -105,7 +105,7 @@ std::vector<Generation> generate_samples(const model::Decoder& decoder, kv::Page
   using Store = kv::Paged<K, V>;
   constexpr const char* kWho = "decoding::generate_samples";
   expects(samples >= 1, kWho, ": ", samples, " samples");
-  expects(!options.recompute, kWho, ": recompute is for generate() alone");
+  check_cached(options, kWho);
   Steps<Store> steps{decoder, workspace};
   check_run(steps, store, prompt, options, kWho);
   check_sequences(workspace, samples, "samples", kWho);

@@ -80,6 +80,23 @@ inline void check(const GenerateOptions& options, std::span<const Token> prompt,
   decoding::check(options.sampler.penalties, config.vocabulary);
 }
 
+// Refuses a prompt that is longer than its room.
+//
+// Errors   std::invalid_argument if the model is short of positions, CacheFull if the store is
+inline void check_fits(Index prompt, const Room& room, std::string_view who) {
+  const bool fits = prompt <= room.tokens;
+  expects(fits || room.beyond == Reason::cache_full, who, ": a prompt of ", prompt,
+          " tokens for a model of ", room.tokens, " positions");
+  expects<CacheFull>(fits, who, ": a prompt of ", prompt, " tokens for a store of ", room.tokens);
+}
+
+// Refuses to recompute where sequences share steps.
+//
+// Errors   std::invalid_argument
+inline void check_cached(const GenerateOptions& options, std::string_view who) {
+  expects(!options.recompute, who, ": recompute is for generate() alone");
+}
+
 // Refuses a prompt that is longer than a store or a model, and a store or a workspace made for
 // another model; returns how long the sequence may get.
 //
@@ -90,11 +107,7 @@ Room check_run(const Steps<S>& steps, const S& store, std::span<const Token> pro
   const model::Config& config = steps.decoder.config();
   check(options, prompt, config, who);
   const Room room = detail::room(steps.decoder, store);
-  const bool fits = std::ssize(prompt) <= room.tokens;
-  expects(fits || room.beyond == Reason::cache_full, who, ": a prompt of ", prompt.size(),
-          " tokens for a model of ", room.tokens, " positions");
-  expects<CacheFull>(fits, who, ": a prompt of ", prompt.size(), " tokens for a store of ",
-                     room.tokens);
+  check_fits(std::ssize(prompt), room, who);
   model::check(config, store, who);
   expects(steps.workspace.config() == config, who,
           ": the workspace was made for another configuration");
