@@ -102,8 +102,11 @@ set(DECANT_HEADERS
   include/decant/decoding/stop.hpp
   include/decant/decoding/detail/admission.hpp
   include/decant/decoding/detail/beam.hpp
+  include/decant/decoding/detail/engine.hpp
   include/decant/decoding/detail/generate.hpp
   include/decant/decoding/detail/job.hpp
+  include/decant/decoding/detail/paged_engine.hpp
+  include/decant/decoding/detail/paged_runs.hpp
   include/decant/decoding/detail/samples.hpp
   include/decant/decoding/detail/sequence.hpp
   include/decant/decoding/detail/steps.hpp

@@ -251,7 +251,7 @@ class Engine {
   model::Workspace workspace_;
   kv::PagePool<C> pool_;
   kv::PrefixTree<C> tree_;
-  decoding::Scheduler<C> scheduler_;
+  decoding::Scheduler scheduler_;
   std::map<decoding::RequestId, std::shared_ptr<Answer>> answers_;
   Index number_ = 0;  // of the last line
 };

@@ -60,7 +60,7 @@ class House {
         tree_(pool_),
         scheduler_(decoder, workspace_, pool_, {.prefill_token_budget = prompt_rows}, &tree_) {}
 
-  decoding::Scheduler<BF16>& scheduler() { return scheduler_; }
+  decoding::Scheduler& scheduler() { return scheduler_; }
   model::Workspace& workspace() { return workspace_; }
 
   decoding::RequestId submit(Index seed, Index prompt, Index new_tokens) {
@@ -83,7 +83,7 @@ class House {
   model::Workspace workspace_;
   kv::PagePool<BF16> pool_;
   kv::PrefixTree<BF16> tree_;
-  decoding::Scheduler<BF16> scheduler_;
+  decoding::Scheduler scheduler_;
   std::vector<decoding::RequestId> ended_;
 };
 

@@ -1,4 +1,5 @@
-// decant/instantiate.hpp - compiles attention, steps and generate() for a store of your own.
+// decant/instantiate.hpp - compiles attention, steps and the runs of decoding (generate(), and for
+// kv::Paged samples, beam search and the scheduler) for a store of your own.
 //
 // A program that links decant::compiled finds them there for kv::Contiguous, kv::Paged and kv::Ring
 // with keys and values in one format, and for the common mixes of formats. For any other store,
@@ -17,7 +18,11 @@
 #include <decant/codec/plain.hpp>
 #include <decant/codec/scaled.hpp>
 #include <decant/core/config.hpp>
+#include <decant/decoding/detail/beam.hpp>
 #include <decant/decoding/detail/generate.hpp>
+#include <decant/decoding/detail/paged_engine.hpp>
+#include <decant/decoding/detail/paged_runs.hpp>
+#include <decant/decoding/detail/samples.hpp>
 #include <decant/decoding/generate.hpp>
 #include <decant/kv/contiguous.hpp>
 #include <decant/kv/paged.hpp>
@@ -43,11 +48,17 @@
                                                           const decoding::detail::Drafting*);  \
   }
 
-#define DECANT_INSTANTIATE(...)         \
-  DECANT_STEP_OF(template, __VA_ARGS__) \
-  DECANT_GENERATE_OF(template, __VA_ARGS__)
+#define DECANT_PAGED_RUNS_OF(keyword, ...)                 \
+  namespace decant::inline v0 {                            \
+  keyword struct decoding::detail::PagedRuns<__VA_ARGS__>; \
+  }
 
-// DECANT_STEP_OF or DECANT_GENERATE_OF for every kind of store with these formats.
+#define DECANT_INSTANTIATE(...)             \
+  DECANT_STEP_OF(template, __VA_ARGS__)     \
+  DECANT_GENERATE_OF(template, __VA_ARGS__) \
+  DECANT_PAGED_RUNS_OF(template, __VA_ARGS__)
+
+// One of these macros for every kind of store with these formats.
 #define DECANT_INSTANCES_OF_FORMATS(instances, keyword, Keys, Values)                          \
   instances(keyword, kv::Contiguous<Keys, Values>) instances(keyword, kv::Paged<Keys, Values>) \
       instances(keyword, kv::Ring<Keys, Values>)
@@ -69,16 +80,16 @@
   DECANT_INSTANCES_OF_FORMATS(instances, keyword, codec::Int8, codec::F16) \
   DECANT_INSTANCES_OF_FORMATS(instances, keyword, codec::Int8, codec::Int4)
 
-// generate() of all stores that decant::compiled has.
-#define DECANT_INSTANCES_OF_GENERATE(keyword)                                              \
-  DECANT_INSTANCES_OF_FORMATS(DECANT_GENERATE_OF, keyword, codec::F32, codec::F32)         \
-  DECANT_INSTANCES_OF_FORMATS(DECANT_GENERATE_OF, keyword, codec::BF16, codec::BF16)       \
-  DECANT_INSTANCES_OF_FORMATS(DECANT_GENERATE_OF, keyword, codec::F16, codec::F16)         \
-  DECANT_INSTANCES_OF_FORMATS(DECANT_GENERATE_OF, keyword, codec::Int8, codec::Int8)       \
-  DECANT_INSTANCES_OF_FORMATS(DECANT_GENERATE_OF, keyword, codec::Int4, codec::Int4)       \
-  DECANT_INSTANCES_OF_FORMATS(DECANT_GENERATE_OF, keyword, codec::FP8E4M3, codec::FP8E4M3) \
-  DECANT_INSTANCES_OF_FORMATS(DECANT_GENERATE_OF, keyword, codec::FP8E5M2, codec::FP8E5M2) \
-  DECANT_INSTANCES_OF_MIXED_FORMATS(DECANT_GENERATE_OF, keyword)
+// DECANT_GENERATE_OF or DECANT_PAGED_RUNS_OF for all stores that decant::compiled has.
+#define DECANT_INSTANCES_OF_RUNS(runs, keyword)                              \
+  DECANT_INSTANCES_OF_FORMATS(runs, keyword, codec::F32, codec::F32)         \
+  DECANT_INSTANCES_OF_FORMATS(runs, keyword, codec::BF16, codec::BF16)       \
+  DECANT_INSTANCES_OF_FORMATS(runs, keyword, codec::F16, codec::F16)         \
+  DECANT_INSTANCES_OF_FORMATS(runs, keyword, codec::Int8, codec::Int8)       \
+  DECANT_INSTANCES_OF_FORMATS(runs, keyword, codec::Int4, codec::Int4)       \
+  DECANT_INSTANCES_OF_FORMATS(runs, keyword, codec::FP8E4M3, codec::FP8E4M3) \
+  DECANT_INSTANCES_OF_FORMATS(runs, keyword, codec::FP8E5M2, codec::FP8E5M2) \
+  DECANT_INSTANCES_OF_MIXED_FORMATS(runs, keyword)
 
 #if defined(DECANT_COMPILED)  // what decant::compiled has need not be compiled again
 DECANT_INSTANCES_OF_FORMAT(extern template, codec::F32)
@@ -89,5 +100,6 @@ DECANT_INSTANCES_OF_FORMAT(extern template, codec::Int4)
 DECANT_INSTANCES_OF_FORMAT(extern template, codec::FP8E4M3)
 DECANT_INSTANCES_OF_FORMAT(extern template, codec::FP8E5M2)
 DECANT_INSTANCES_OF_MIXED_FORMATS(DECANT_STEP_OF, extern template)
-DECANT_INSTANCES_OF_GENERATE(extern template)
+DECANT_INSTANCES_OF_RUNS(DECANT_GENERATE_OF, extern template)
+DECANT_INSTANCES_OF_RUNS(DECANT_PAGED_RUNS_OF, extern template)
 #endif

@@ -33,7 +33,7 @@ TEST_F(SchedulerEnd, DeliversTheEventsOfAFailedStepWithTheNext) {
   } executor;
   model::Workspace workspace(decoder_.config(), limits_, executor);
   Pool pool(decoder_.config().geometry(), 8, 16);
-  Scheduler<codec::F32> scheduler(decoder_, workspace, pool);
+  Scheduler scheduler(decoder_, workspace, pool);
   const RequestId stays = scheduler.submit(request(prompt(4, 1), 3));
   const RequestId goes = scheduler.submit(request(prompt(4, 2), 3));
   scheduler.step();
@@ -137,7 +137,7 @@ TEST_F(SchedulerEnd, MayBeCalledByTheFunctionsOfItsRequests) {
   const Request quiet = request(prompt(6, 1), 8);
   Request busy = quiet;
   SchedulerHarness harness(decoder_, 12, limits_);
-  Scheduler<codec::F32>& scheduler = harness.scheduler();
+  Scheduler& scheduler = harness.scheduler();
   RequestId self = 0, other = 0;
   std::vector<RequestId> born;
   const auto call = [&] {

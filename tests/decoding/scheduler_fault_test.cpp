@@ -166,7 +166,7 @@ class StressRun {
   const model::Decoder& decoder_;
   Index requests_;
   Borrowed borrowed_;
-  Scheduler<codec::F32> scheduler_;
+  Scheduler scheduler_;
   std::mt19937 random_{3};
   Index submitted_ = 0, refused_ = 0, failed_steps_ = 0, steps_ = 0, longest_ = 0;
   std::map<RequestId, Index> since_;
@@ -199,7 +199,7 @@ TEST(SchedulerFault, GoesOnAfterAFailedAllocation) {
   Index failed_steps = 0, failed_requests = 0;
   for (bool more = true; more; ++point) {
     Borrowed borrowed(decoder);
-    Scheduler<codec::F32> scheduler(decoder, borrowed.workspace, borrowed.pool, {}, &borrowed.tree);
+    Scheduler scheduler(decoder, borrowed.workspace, borrowed.pool, {}, &borrowed.tree);
     for (Index n = 0; n < 3; ++n) {
       scheduler.submit({.prompt = prompt, .options = {.max_new_tokens = 5}});
     }
@@ -250,7 +250,7 @@ TEST(ServiceFault, LosesNoRequestWhenAllocationsFail) {
   wanted.sink = [&](Token) { return ++heard > 0; };
   Index failures = 0;
   for (long at = 0; at < 1000; ++at) {
-    Scheduler<codec::F32> scheduler(decoder, borrowed.workspace, borrowed.pool, {}, &borrowed.tree);
+    Scheduler scheduler(decoder, borrowed.workspace, borrowed.pool, {}, &borrowed.tree);
     Index tokens = 0;
     std::exception_ptr error;
     heard = 0;

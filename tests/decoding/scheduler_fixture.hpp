@@ -40,7 +40,7 @@ class SchedulerHarness {
         scheduler_(decoder, workspace_, pool_, options, shares ? &tree_ : nullptr) {}
 
   RequestId submit(Request request) { return scheduler_.submit(std::move(request)); }
-  Scheduler<codec::F32>& scheduler() { return scheduler_; }
+  Scheduler& scheduler() { return scheduler_; }
   Pool& pool() { return pool_; }
   Tree& tree() { return tree_; }
 
@@ -71,7 +71,7 @@ class SchedulerHarness {
   model::Workspace workspace_;
   Pool pool_;
   Tree tree_;
-  Scheduler<codec::F32> scheduler_;
+  Scheduler scheduler_;
   std::map<RequestId, Tokens> tokens_;
   std::map<RequestId, Outcome> outcomes_;
 };

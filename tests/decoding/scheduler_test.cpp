@@ -100,7 +100,7 @@ TEST_F(SchedulerTest, RefusesInvalidOptions) {
   Pool pool(decoder_.config().geometry(), 4, 16), other(decoder_.config().geometry(), 4, 16);
   Tree foreign(other);
   const auto make = [&](const SchedulerOptions& options, Tree* tree = nullptr) {
-    Scheduler<codec::F32>(decoder_, workspace, pool, options, tree);
+    Scheduler(decoder_, workspace, pool, options, tree);
   };
   EXPECT_NO_THROW(make({}));
   EXPECT_THROW(make({.prefill_token_budget = 0}), std::invalid_argument);

@@ -66,7 +66,7 @@ class ServiceTest : public testing::Test {
   model::Workspace workspace_;
   kv::PagePool<codec::F32> pool_;
   kv::PrefixTree<codec::F32> tree_;
-  Scheduler<codec::F32> scheduler_;
+  Scheduler scheduler_;
 };
 
 // While the service's thread is in a sink for 60 ms, another request waits to be taken in.
@@ -167,7 +167,7 @@ TEST_F(ServiceTest, SurvivesFailingSteps) {
   } moody;
   model::Workspace workspace(decoder_.config(), {.rows = 32, .logit_rows = 8, .sequences = 8},
                              moody);
-  Scheduler<codec::F32> scheduler(decoder_, workspace, pool_, {}, &tree_);
+  Scheduler scheduler(decoder_, workspace, pool_, {}, &tree_);
   Service service(scheduler);
   Stream first = service.submit(request(5, 6));
   EXPECT_EQ(read(first), alone(request(5, 6)));
@@ -208,7 +208,7 @@ TEST_F(ServiceTest, EndsNewRequestsTooWhileStepsFail) {
   } broken;
   model::Workspace workspace(decoder_.config(), {.rows = 32, .logit_rows = 8, .sequences = 8},
                              broken);
-  Scheduler<codec::F32> scheduler(decoder_, workspace, pool_, {}, &tree_);
+  Scheduler scheduler(decoder_, workspace, pool_, {}, &tree_);
   Service service(scheduler);
   std::promise<Stream> late;
   broken.meanwhile = [&] { late.set_value(service.submit(request(6, 6))); };
@@ -246,7 +246,7 @@ TEST_F(ServiceTest, DeliversTheTokensBeforeAFailure) {
   } executor;
   model::Workspace workspace(decoder_.config(), {.rows = 32, .logit_rows = 8, .sequences = 8},
                              executor);
-  Scheduler<codec::F32> scheduler(decoder_, workspace, pool_);
+  Scheduler scheduler(decoder_, workspace, pool_);
   Request wanted = request(3, 300);
   wanted.sink = [&, count = 0](Token) mutable {
     executor.tired = ++count == 5;

@@ -119,7 +119,7 @@ void requests(const trial::Family& family, const std::string& cache) {
   model::Workspace workspace(family.config, {.rows = 40, .logit_rows = 12, .sequences = 6});
   kv::PagePool<C> pool(family.config.geometry(), 20, 16);
   kv::PrefixTree<C> tree(pool, 8);
-  decoding::Scheduler<C> scheduler(decoder, workspace, pool, {}, &tree);
+  decoding::Scheduler scheduler(decoder, workspace, pool, {}, &tree);
   for (unsigned n = 0; n < 12; ++n) {
     decoding::Request request = {.prompt = trial::random_tokens(family.config, 20 + 7 * n, n % 3),
                                  .options = options_of(family.config, 0.3 * (n % 4))};

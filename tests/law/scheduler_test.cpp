@@ -107,8 +107,8 @@ Results run(const model::Decoder& decoder, const std::vector<Request>& requests,
   model::Workspace workspace(config, {.rows = 40, .logit_rows = 12, .sequences = 6});
   kv::PagePool<C> pool(config.geometry(), 14, 16);
   kv::PrefixTree<C> tree(pool, 8);
-  decoding::Scheduler<C> scheduler(decoder, workspace, pool,
-                                   {.prefill_token_budget = 30, .ageing_steps = 40}, &tree);
+  decoding::Scheduler scheduler(decoder, workspace, pool,
+                                {.prefill_token_budget = 30, .ageing_steps = 40}, &tree);
   Results results;
   for (std::size_t next = 0; next < requests.size() || !scheduler.idle();) {
     while (next < requests.size() && below(random, 3) == 0) {

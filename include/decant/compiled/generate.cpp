@@ -2,4 +2,4 @@
 // compiled attention over bf16 to code that was 10 to 20 % slower.
 #include <decant/instantiate.hpp>
 
-DECANT_INSTANCES_OF_GENERATE(template)
+DECANT_INSTANCES_OF_RUNS(DECANT_GENERATE_OF, template)

@@ -17,6 +17,7 @@
 #include <decant/codec/concept.hpp>
 #include <decant/core/error.hpp>
 #include <decant/core/types.hpp>
+#include <decant/decoding/detail/paged_runs.hpp>
 #include <decant/kv/paged.hpp>
 #include <decant/model/decoder.hpp>
 #include <decant/model/workspace.hpp>
@@ -78,8 +79,13 @@ inline void check(const BeamOptions& options) {
 template <codec::Codec K, codec::Codec V>
 std::vector<BeamAnswer> beam_search(const model::Decoder& decoder, kv::Paged<K, V>& store,
                                     model::Workspace& workspace, std::span<const Token> prompt,
-                                    const BeamOptions& options);
+                                    const BeamOptions& options) {
+  return detail::PagedRuns<kv::Paged<K, V>>::beam_search(decoder, store, workspace, prompt,
+                                                         options);
+}
 
 }  // namespace decant::inline v0::decoding
 
+#if !defined(DECANT_COMPILED)
 #include <decant/decoding/detail/beam.hpp>
+#endif

@@ -9,8 +9,8 @@
 #pragma once
 
 #include <decant/codec/concept.hpp>
-#include <decant/core/executor.hpp>
 #include <decant/core/types.hpp>
+#include <decant/decoding/detail/paged_runs.hpp>
 #include <decant/decoding/generation.hpp>
 #include <decant/kv/paged.hpp>
 #include <decant/model/decoder.hpp>
@@ -21,17 +21,6 @@
 #include <vector>
 
 namespace decant::inline v0::decoding {
-
-namespace detail {
-
-// generate_samples() for any sink.
-template <codec::Codec K, codec::Codec V>
-std::vector<Generation> generate_samples(const model::Decoder& decoder, kv::Paged<K, V>& store,
-                                         model::Workspace& workspace, std::span<const Token> prompt,
-                                         const GenerateOptions& options, Index samples,
-                                         FunctionRef<bool(Index, Token)> sink);
-
-}  // namespace detail
 
 // Continues `prompt` in `samples` ways, giving each new token to `sink` with the index of its
 // answer; a sink that returns false ends that answer.
@@ -51,9 +40,12 @@ std::vector<Generation> generate_samples(const model::Decoder& decoder, kv::Page
                                          model::Workspace& workspace, std::span<const Token> prompt,
                                          const GenerateOptions& options, Index samples,
                                          Sink&& sink) {
-  return detail::generate_samples<K, V>(decoder, store, workspace, prompt, options, samples, sink);
+  return detail::PagedRuns<kv::Paged<K, V>>::generate_samples(decoder, store, workspace, prompt,
+                                                              options, samples, sink);
 }
 
 }  // namespace decant::inline v0::decoding
 
+#if !defined(DECANT_COMPILED)
 #include <decant/decoding/detail/samples.hpp>
+#endif

@@ -6,7 +6,6 @@
 // Tested by   tests/decoding/{service,scheduler_fault}_test.cpp
 #pragma once
 
-#include <decant/codec/concept.hpp>
 #include <decant/core/error.hpp>
 #include <decant/core/types.hpp>
 #include <decant/decoding/request.hpp>
@@ -104,10 +103,9 @@ class Stream {
 //
 // Errors   std::system_error from the constructor if no thread can be started
 // Threads  any
-template <codec::Codec K, codec::Codec V = K>
 class Service {
  public:
-  explicit Service(Scheduler<K, V>& scheduler)
+  explicit Service(Scheduler& scheduler)
       : scheduler_(scheduler), worker_([this](std::stop_token stop) { work(stop); }) {}
   Service(const Service&) = delete;
   Service& operator=(const Service&) = delete;
@@ -178,7 +176,7 @@ class Service {
     for (Letter& letter : letters) {
       RequestId id = 0;
       try {
-        id = scheduler_.enter(std::move(letter.request), letter.since);  // it passed check()
+        id = scheduler_.submit(std::move(letter.request), letter.since);
         mailboxes_.emplace(id, letter.mailbox);
       } catch (...) {
         if (id != 0) scheduler_.cancel(id);
@@ -230,7 +228,7 @@ class Service {
     return outcome;
   }
 
-  Scheduler<K, V>& scheduler_;
+  Scheduler& scheduler_;
   mutable std::mutex mutex_;
   std::condition_variable_any arrived_;
   std::vector<Letter> inbox_;

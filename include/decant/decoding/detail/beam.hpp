@@ -4,6 +4,7 @@
 #pragma once
 
 #include <decant/decoding/beam.hpp>
+#include <decant/decoding/detail/paged_runs.hpp>
 #include <decant/decoding/detail/sequence.hpp>
 #include <decant/decoding/log_probabilities.hpp>
 
@@ -15,9 +16,7 @@
 #include <utility>
 #include <vector>
 
-namespace decant::inline v0::decoding {
-
-namespace detail {
+namespace decant::inline v0::decoding::detail {
 
 // The best finished answers, at most as many as there are beams.
 class Answers {
@@ -163,25 +162,23 @@ class BeamSearch {
   std::vector<Beam> beams_;  // the best first
 };
 
-}  // namespace detail
-
 template <codec::Codec K, codec::Codec V>
-std::vector<BeamAnswer> beam_search(const model::Decoder& decoder, kv::Paged<K, V>& store,
-                                    model::Workspace& workspace, std::span<const Token> prompt,
-                                    const BeamOptions& options) {
-  using Store = kv::Paged<K, V>;
+std::vector<BeamAnswer> PagedRuns<kv::Paged<K, V>>::beam_search(const model::Decoder& decoder,
+                                                                Store& store,
+                                                                model::Workspace& workspace,
+                                                                std::span<const Token> prompt,
+                                                                const BeamOptions& options) {
   constexpr const char* kWho = "decoding::beam_search";
-  check(options);
-  detail::Steps<Store> steps{decoder, workspace};
-  const detail::Room room = detail::check_run(steps, store, prompt, {}, kWho);
-  detail::check_sequences(workspace, options.beams, "beams", kWho);
-  detail::Sequence<Store&> sequence(detail::Text(prompt, {}, decoder.config().vocabulary), store,
-                                    room);
+  decoding::check(options);
+  Steps<Store> steps{decoder, workspace};
+  const Room room = check_run(steps, store, prompt, {}, kWho);
+  check_sequences(workspace, options.beams, "beams", kWho);
+  Sequence<Store&> sequence(Text(prompt, {}, decoder.config().vocabulary), store, room);
   sequence.reuse_store(kWho);
   sequence.feed(steps);
   // The last token of an answer is not fed.
   const Index most = std::min(options.max_new_tokens, room.tokens - std::ssize(prompt) + 1);
-  return detail::BeamSearch<Store>(steps, options).run(sequence, most);
+  return BeamSearch<Store>(steps, options).run(sequence, most);
 }
 
-}  // namespace decant::inline v0::decoding
+}  // namespace decant::inline v0::decoding::detail

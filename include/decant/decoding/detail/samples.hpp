@@ -4,8 +4,8 @@
 // Tested by   tests/decoding/samples_test.cpp
 #pragma once
 
+#include <decant/decoding/detail/paged_runs.hpp>
 #include <decant/decoding/detail/sequence.hpp>
-#include <decant/decoding/samples.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -98,11 +98,10 @@ class Samples {
 };
 
 template <codec::Codec K, codec::Codec V>
-std::vector<Generation> generate_samples(const model::Decoder& decoder, kv::Paged<K, V>& store,
-                                         model::Workspace& workspace, std::span<const Token> prompt,
-                                         const GenerateOptions& options, Index samples,
-                                         FunctionRef<bool(Index, Token)> sink) {
-  using Store = kv::Paged<K, V>;
+std::vector<Generation> PagedRuns<kv::Paged<K, V>>::generate_samples(
+    const model::Decoder& decoder, Store& store, model::Workspace& workspace,
+    std::span<const Token> prompt, const GenerateOptions& options, Index samples,
+    FunctionRef<bool(Index, Token)> sink) {
   constexpr const char* kWho = "decoding::generate_samples";
   expects(samples >= 1, kWho, ": ", samples, " samples");
   check_cached(options, kWho);

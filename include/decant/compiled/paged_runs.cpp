@@ -1,0 +1,4 @@
+// Samples, beam search and the scheduler, which need paged stores.
+#include <decant/instantiate.hpp>
+
+DECANT_INSTANCES_OF_RUNS(DECANT_PAGED_RUNS_OF, template)
