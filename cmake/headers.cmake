@@ -19,6 +19,7 @@ set(DECANT_HEADERS
   include/decant/codec/block.hpp
   include/decant/codec/concept.hpp
   include/decant/codec/plain.hpp
+  include/decant/codec/scale.hpp
   include/decant/codec/scaled.hpp
   include/decant/codec/type.hpp
   include/decant/codec/detail/widen.hpp

@@ -10,6 +10,7 @@
 
 #include <decant/codec/concept.hpp>
 #include <decant/codec/plain.hpp>
+#include <decant/codec/scale.hpp>
 #include <decant/core/types.hpp>
 
 #include <algorithm>
@@ -31,9 +32,6 @@ inline std::uint16_t f16_bits(float value) noexcept { return F16::store(value).b
 
 // A block with a weight that is not finite gets this scale.
 inline constexpr std::uint16_t kNaNScale = 0x7E00;
-inline bool all_finite(std::span<const float, 32> weights) noexcept {
-  return std::all_of(weights.begin(), weights.end(), [](float w) { return std::isfinite(w); });
-}
 
 // a * b, rounded before anything is added to it, at every level of optimisation: a compiler that
 // fuses both would quantise some weights to another integer than the format's reference.
@@ -63,10 +61,8 @@ struct Q8_0 {
   }
 
   static Block quantise(std::span<const float, 32> weights) noexcept {
-    if (!detail::all_finite(weights)) return {detail::kNaNScale, {}};
-    float largest = 0.0f;
-    for (float weight : weights) largest = std::max(largest, std::abs(weight));
-    const float scale = largest / 127.0f;
+    const float scale = std::abs(largest_of(weights)) / 127.0f;
+    if (std::isnan(scale)) return {detail::kNaNScale, {}};
     const float inverse = scale == 0.0f ? 0.0f : 1.0f / scale;
     Block block{detail::f16_bits(scale), {}};
     for (std::size_t i = 0; i < 32; ++i) {
@@ -111,12 +107,8 @@ struct Q4_0 {
 
   // The weight of largest size becomes -8, so that one end of the range is used.
   static Block quantise(std::span<const float, 32> weights) noexcept {
-    if (!detail::all_finite(weights)) return {detail::kNaNScale, {}};
-    float largest = 0.0f;
-    for (float weight : weights) {
-      if (std::abs(weight) > std::abs(largest)) largest = weight;
-    }
-    const float scale = largest / -8.0f;
+    const float scale = largest_of(weights) / -8.0f;
+    if (std::isnan(scale)) return {detail::kNaNScale, {}};
     const float inverse = scale == 0.0f ? 0.0f : 1.0f / scale;
     const auto integer = [&](std::size_t i) {
       return static_cast<std::uint8_t>(

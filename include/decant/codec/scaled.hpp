@@ -15,6 +15,7 @@
 
 #include <decant/codec/concept.hpp>
 #include <decant/codec/plain.hpp>
+#include <decant/codec/scale.hpp>
 #include <decant/core/config.hpp>
 #include <decant/core/types.hpp>
 
@@ -22,7 +23,6 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
-#include <limits>
 #include <span>
 #include <utility>
 
@@ -151,15 +151,7 @@ static_assert(IntegerCodec<Int8> && IntegerCodec<Int4> && Codec<FP8E4M3> && Code
 template <Codec C>
 float scale_of(std::span<const float> row) noexcept {
   if constexpr (C::kScaled) {
-    float largest = 0.0f;
-    bool finite = true;
-    for (float value : row) {
-      largest = std::max(largest, std::abs(value));
-      finite = finite && std::isfinite(value);
-    }
-    if (!finite) return std::numeric_limits<float>::quiet_NaN();
-    const float scale = largest / C::kLargest;
-    return scale < std::numeric_limits<float>::min() ? 0.0f : scale;  // 1 / scale must be finite
+    return scale_for(std::abs(largest_of(row)), C::kLargest);
   } else {
     return 1.0f;
   }

@@ -11,6 +11,7 @@
 #include <decant/attention/detail/key_tile.hpp>
 #include <decant/attention/problem.hpp>
 #include <decant/codec/concept.hpp>
+#include <decant/codec/scale.hpp>
 #include <decant/core/shape.hpp>
 #include <decant/core/types.hpp>
 #include <decant/simd/int16_lanes.hpp>
@@ -45,9 +46,8 @@ inline float quantise_query(const float* row, Index count, Index largest, std::i
   const bool finite = simd::reduce_add(odd) == 0.0f;
   const float size = finite ? simd::reduce_max(top) : 0.0f;
   const auto most = static_cast<float>(largest);
-  const float scale = size / most;
-  const bool zero = scale < std::numeric_limits<float>::min();  // or 1 / scale is not finite
-  const float inverse = zero ? 0.0f : most / size;
+  const float scale = codec::scale_for(size, most);
+  const float inverse = scale == 0.0f ? 0.0f : most / size;
   simd::for_lanes(count, [&](Index at, Index some) {
     alignas(64) float part[kLanes];
     std::int32_t integers[kLanes];
@@ -60,8 +60,7 @@ inline float quantise_query(const float* row, Index count, Index largest, std::i
       tile[(at + n) / 2 * rows + r] = simd::pack_int16(integers[n], integers[n + 1]);
     }
   });
-  if (!finite) return std::numeric_limits<float>::quiet_NaN();
-  return zero ? 0.0f : scale;
+  return finite ? scale : std::numeric_limits<float>::quiet_NaN();
 }
 
 // The queries, scaled, as the tiles of kernels/row_tiles.hpp: in f32, or in integers if keys are.

@@ -2,6 +2,7 @@
 // and quantised to int8.
 #pragma once
 
+#include <decant/codec/scale.hpp>
 #include <decant/core/config.hpp>
 #include <decant/core/error.hpp>
 #include <decant/core/executor.hpp>
@@ -18,7 +19,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <limits>
 
 namespace decant::inline v0::kernels {
 
@@ -34,8 +34,8 @@ void quantise(const float* from, Index count, std::int32_t zero, Int8Tile<R>& to
   const simd::Lanes high =
       count > kLanes ? simd::load_first(from + kLanes, count - kLanes) : simd::broadcast(0.0f);
   const float largest = simd::reduce_max(simd::max(simd::abs(low), simd::abs(high)));
-  const bool zero_row = largest < 127 * std::numeric_limits<float>::min();  // or 1 / scale is not
-  const simd::Lanes inverse = simd::broadcast(zero_row ? 0.0f : 127.0f / largest);
+  const float scale = codec::scale_for(largest, 127.0f);
+  const simd::Lanes inverse = simd::broadcast(scale == 0.0f ? 0.0f : 127.0f / largest);
   const simd::Lanes int_low = simd::round_product(low, inverse);
   const simd::Lanes int_high = simd::round_product(high, inverse);
   const float sum = simd::reduce_add(int_low + int_high);  // exact, or NaN
@@ -44,7 +44,7 @@ void quantise(const float* from, Index count, std::int32_t zero, Int8Tile<R>& to
   simd::store_bytes(bytes + kLanes, int_high);
   for (int j = 0; j < 8; ++j) std::memcpy(&to.four[j][row], bytes + 4 * j, 4);
   to.start[row] = std::isnan(sum) ? 0 : -zero * static_cast<std::int32_t>(sum);
-  to.scale[row] = std::isnan(sum) ? sum : zero_row ? 0.0f : largest / 127.0f;
+  to.scale[row] = std::isnan(sum) ? sum : scale;
 }
 
 // Units    bytes of a row of int8
