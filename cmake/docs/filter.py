@@ -8,7 +8,7 @@ bodies, private members, and whatever is in a namespace `detail`.
 import re
 import sys
 
-LABEL = re.compile(r"(Shape|Units|Errors|Cost|Threads|Source|Tested by|Depends on|Laws)"
+LABEL = re.compile(r"(Shape|Units|Errors|Cost|Threads|Source|Tested by|Laws)"
                    r"(?: {2,}(\S.*)|$)")
 TOKEN = re.compile(r'//[^\n]*|R"\((?s:.*?)\)"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\''
                    r"|(?m:^)[ \t]*#(?:\\\n|[^\n])*|\w+|\s|.")
