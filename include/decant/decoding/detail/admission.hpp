@@ -142,20 +142,8 @@ class Admission {
   // pages although it runs alone, since stores outside of the scheduler hold them, or null.
   Job* secure() {
     for (auto at = running_.begin(); at != running_.end(); ++at) {
-      Job& job = at->second;
-      Store& store = job.sequence.store();
-      const Index pages = store.pages_for(job.sequence.rows());
-      while (!has_room(pages) && std::next(at) != running_.end()) {
-        preempt(std::prev(running_.end()));
-      }
-      if (has_room(pages)) {
-        store.reserve(job.sequence.rows());
-        continue;
-      }
-      // A request that holds all pages in use and still lacks one needs it to copy a shared page.
-      // Recomputed after preemption, it needs no copy.
-      const bool has_all = pool_.used_pages() == std::ssize(store.pages());
-      if (running_count() == 1 && (!has_all || pages <= left())) return &job;
+      if (secure_rows(at)) continue;
+      if (running_count() == 1 && !can_recompute(at->second)) return &at->second;
       preempt(at);
       break;
     }
@@ -185,6 +173,26 @@ class Admission {
     job.sequence.set_store(Store(pool_));
     ledger_.preempted(job);
     waiting_.insert(running_.extract(at));
+  }
+
+  // Reserves pages for the planned rows of a request, and preempts requests behind it for them;
+  // false if that does not suffice.
+  bool secure_rows(Iterator at) {
+    Job& job = at->second;
+    Store& store = job.sequence.store();
+    const Index pages = store.pages_for(job.sequence.rows());
+    while (!has_room(pages) && std::next(at) != running_.end()) preempt(std::prev(running_.end()));
+    if (!has_room(pages)) return false;
+    store.reserve(job.sequence.rows());
+    return true;
+  }
+
+  // Whether a request that lacks pages although it runs alone gets further if it is recomputed: it
+  // holds all pages in use and lacks one to copy a shared page, which recomputing does without.
+  bool can_recompute(const Job& job) const {
+    const Store& store = job.sequence.store();
+    const bool has_all = pool_.used_pages() == std::ssize(store.pages());
+    return has_all && store.pages_for(job.sequence.rows()) > left();
   }
 
   void secure_drafts(Job& job) {

@@ -157,24 +157,29 @@ class PagedEngine final : public Engine {
       rows -= job.sequence.rows();
       logits -= job.sequence.logit_rows();
     });
+    Index left = std::min(rows, logits);
     admission_.drop_running_if([&](Job& job) {
-      const Index left = std::min(rows, logits);
-      const Index most =
-          std::min(left, steps_.decoder.positions() - std::ssize(job.text().tokens()));
-      job.fresh.reserve(static_cast<std::size_t>(std::max<Index>(0, most)) + 1);
-      try {
-        if (job.drafter) {
-          job.sequence.propose(job.drafter, {most, left, sequences}, steps_.decoder.config(), kWho);
-        }
-      } catch (...) {
-        return end(job, Reason::failed, std::current_exception());
-      }
-      const Index taken = job.sequence.planned_rows() - job.sequence.rows();
-      rows -= taken;
-      logits -= taken;
+      if (!propose_drafts(job, left, sequences)) return true;
+      left -= job.sequence.planned_rows() - job.sequence.rows();
       sequences -= std::max<Index>(0, job.sequence.branches() - 1);
       return false;
     });
+  }
+
+  // Has drafts of one request proposed, for so many rows and sequences; false if its drafter threw,
+  // which ends it.
+  bool propose_drafts(Job& job, Index rows, Index sequences) {
+    const Index positions = steps_.decoder.positions() - std::ssize(job.text().tokens());
+    const Index most = std::min(rows, positions);
+    job.fresh.reserve(static_cast<std::size_t>(std::max<Index>(0, most)) + 1);
+    try {
+      if (job.drafter) {
+        job.sequence.propose(job.drafter, {most, rows, sequences}, steps_.decoder.config(), kWho);
+      }
+      return true;
+    } catch (...) {
+      return !end(job, Reason::failed, std::current_exception());
+    }
   }
 
   void secure_pages() {

@@ -101,20 +101,12 @@ class Sequence {
     const Index most = std::min({room.most, room.rows, text_.left() - 1});
     if (rows_ != 1 || !gives_logits_ || most <= 0) return;
     drafter(text_.history(), most, branches_);
-    std::size_t used = 0;
-    Index rows = room.rows;
-    for (std::vector<Token>& branch : branches_) {
+    for (const std::vector<Token>& branch : branches_) {
       expects(std::ssize(branch) <= most, who, ": the drafter proposes ", branch.size(),
               " tokens, of at most ", most);
       check_tokens(branch, config, who, "drafts");
-      const Index own = used == 0 ? 0 : 1;
-      const Index length = std::min(std::ssize(branch), rows - own);
-      if (length < 1 || static_cast<Index>(used) > room.sequences) continue;
-      rows -= own + length;
-      branch.resize(static_cast<std::size_t>(length));
-      std::swap(branches_[used++], branch);
     }
-    branches_.resize(used);
+    cut_branches(room);
   }
 
   // How many rows are planned for the next step, and how many of them give logits.
@@ -225,6 +217,22 @@ class Sequence {
       if (text_.generated() == 0) throw;
       return Reason::cache_full;
     }
+  }
+
+  // Cuts proposed branches to the rows and sequences that there is room for, in order, and drops
+  // the empty ones.
+  void cut_branches(const DraftRoom& room) {
+    std::size_t used = 0;
+    Index rows = room.rows;
+    for (std::vector<Token>& branch : branches_) {
+      const Index own = used == 0 ? 0 : 1;
+      const Index length = std::min(std::ssize(branch), rows - own);
+      if (length < 1 || static_cast<Index>(used) > room.sequences) continue;
+      rows -= own + length;
+      branch.resize(static_cast<std::size_t>(length));
+      std::swap(branches_[used++], branch);
+    }
+    branches_.resize(used);
   }
 
   // Follows the first branch while its drafts are accepted, then a later one that begins with the

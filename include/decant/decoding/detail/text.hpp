@@ -121,14 +121,16 @@ class Text {
 
  private:
   // What penalties, masks and min_new_tokens count as text.
-  std::span<const Token> text() const { return tokens().subspan(static_cast<std::size_t>(given_)); }
+  std::span<const Token> answer() const {
+    return tokens().subspan(static_cast<std::size_t>(given_));
+  }
 
   Token sample(model::Workspace& workspace, Index first, Index row, std::span<const Token> drafts,
                DraftDistribution distribution) {
     const std::span<float> logits = workspace.logits(first + row);
     if (options_.log_probabilities) raw_.assign(logits.begin(), logits.end());
-    options_.stop.ban_early(logits, std::ssize(text()));
-    if (options_.allowed) allow_only(logits, options_.allowed(text()));
+    options_.stop.ban_early(logits, std::ssize(answer()));
+    if (options_.allowed) allow_only(logits, options_.allowed(answer()));
     Token token = 0;
     model::profiled(
         workspace.profile(), model::Operation::sampling,
