@@ -118,7 +118,9 @@ class Engine {
         pool_(decoder.config().geometry(), ceil_div(options.tokens, options.page_tokens),
               options.page_tokens),
         tree_(pool_),
-        scheduler_(decoder, workspace_, pool_, {.prefill_token_budget = options.prompt_rows},
+        scheduler_(decoder, workspace_, pool_,
+                   {.max_running = std::min(options.rows, options.sequences),
+                    .prefill_token_budget = options.prompt_rows},
                    &tree_) {}
 
   // Runs until the lines have ended and every request is answered.

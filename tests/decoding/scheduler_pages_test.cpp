@@ -190,7 +190,7 @@ TEST_F(SchedulerPages, EndsWithAFullCacheWhenAnotherTreeCachesThePages) {
 }
 
 TEST_F(SchedulerPages, RunsHigherPrioritiesFirst) {
-  SchedulerHarness harness(decoder_, 8, {.rows = 32, .logit_rows = 1, .sequences = 1});
+  SchedulerHarness harness(decoder_, 8, limits_, {.max_running = 1});
   const RequestId low = harness.submit(request(prompt(4, 1), 6, -1));
   harness.step();
   const RequestId first = harness.submit(request(prompt(4, 2), 3));
@@ -211,8 +211,7 @@ TEST_F(SchedulerPages, RunsHigherPrioritiesFirst) {
 // One request runs at a time, and with every step a more important one is submitted.
 TEST_F(SchedulerPages, LetsNoRequestWaitForEver) {
   for (Index ageing : {Index{20}, Index{1000000}}) {
-    SchedulerHarness harness(decoder_, 8, {.rows = 32, .logit_rows = 1, .sequences = 1},
-                             {.ageing_steps = ageing});
+    SchedulerHarness harness(decoder_, 8, limits_, {.max_running = 1, .ageing_steps = ageing});
     const RequestId patient = harness.submit(request(prompt(4, 1), 4, -2));
     for (int step = 0; step < 200; ++step) {
       harness.submit(request(prompt(4, 2), 1));

@@ -107,6 +107,33 @@ TEST_F(SchedulerTest, RefusesInvalidOptions) {
   EXPECT_THROW(make({.max_pages = 0}), std::invalid_argument);
   EXPECT_THROW(make({.ageing_steps = 0}), std::invalid_argument);
   EXPECT_THROW(make({}, &foreign), std::invalid_argument);
+  EXPECT_THROW(make({.max_running = 0}), std::invalid_argument);
+}
+
+TEST_F(SchedulerTest, RefusesAWorkspaceForFewerRequestsThanAskedFor) {
+  Pool pool(decoder_.config().geometry(), 4, 16);
+  const auto make = [&](const model::Limits& limits, std::optional<Index> max_running) {
+    model::Workspace workspace(decoder_.config(), limits);
+    Scheduler(decoder_, workspace, pool, {.max_running = max_running});
+  };
+  EXPECT_THROW(make({.rows = 256}, {}), std::invalid_argument);  // one at a time, unasked
+  EXPECT_NO_THROW(make({.rows = 256}, 1));
+  EXPECT_NO_THROW(make(scheduler_limits(3), 3));
+  EXPECT_THROW(make(scheduler_limits(3), 4), std::invalid_argument);
+  EXPECT_NO_THROW(make(scheduler_limits(3, 256, 2), 3));
+  EXPECT_EQ(scheduler_limits(3, 4, 2).rows, 9);
+  EXPECT_THROW(scheduler_limits(0), std::invalid_argument);
+  EXPECT_THROW(scheduler_limits(1, 0), std::invalid_argument);
+  EXPECT_THROW(scheduler_limits(1, 1, -1), std::invalid_argument);
+  EXPECT_THROW(scheduler_limits(std::numeric_limits<Index>::max(), 1, 1), std::invalid_argument);
+}
+
+TEST_F(SchedulerTest, RunsNoMoreRequestsThanAskedFor) {
+  SchedulerHarness harness(decoder_, 40, limits_, {.max_running = 2});
+  for (int seed = 1; seed <= 4; ++seed) harness.submit(request(prompt(4, seed), 5));
+  harness.step();
+  EXPECT_EQ(harness.scheduler().running(), 2);
+  harness.finish();
 }
 
 TEST_F(SchedulerTest, ScoresAPromptWithoutNewTokens) {

@@ -4,11 +4,14 @@
 #pragma once
 
 #include <decant/core/error.hpp>
+#include <decant/core/shape.hpp>
 #include <decant/core/types.hpp>
 #include <decant/decoding/drafter.hpp>
 #include <decant/decoding/generation.hpp>
 #include <decant/kv/prefix.hpp>
+#include <decant/model/batch.hpp>
 
+#include <algorithm>
 #include <cstdint>
 #include <exception>
 #include <functional>
@@ -62,6 +65,8 @@ struct Event {
 };
 
 struct SchedulerOptions {
+  // Requests that run at once; without a value, as many as the workspace has room for.
+  std::optional<Index> max_running = {};
   // Chunked prefill: tokens of prompts in a step in which other requests decode.
   Index prefill_token_budget = std::numeric_limits<Index>::max();
   // Pages in use at once; never more than the pool has.
@@ -70,11 +75,23 @@ struct SchedulerOptions {
   Index ageing_steps = 1000;
 };
 
+// The limits of a workspace with room for so many running requests, each with so many drafts.
+//
+// Units    rows: tokens of a step, those of prompts included; more if the requests need them
+// Errors   std::invalid_argument on a count below 1, or drafts below 0, or beyond 64 bits
+inline model::Limits scheduler_limits(Index max_running, Index rows = 256, Index drafts = 0) {
+  expects(max_running > 0 && rows > 0 && drafts >= 0, "decoding::scheduler_limits: ", max_running,
+          " running requests, ", rows, " rows, ", drafts, " drafts");
+  const Index logit_rows = checked_product(max_running, checked_sum(drafts, 1));
+  return {.rows = std::max(rows, logit_rows), .logit_rows = logit_rows, .sequences = max_running};
+}
+
 // Errors   std::invalid_argument naming the option and its value
 inline void check(const SchedulerOptions& options) {
   const auto positive = [](Index number, const char* name) {
     expects(number > 0, "decoding::SchedulerOptions: ", name, " is ", number);
   };
+  positive(options.max_running.value_or(1), "max_running");
   positive(options.prefill_token_budget, "prefill_token_budget");
   positive(options.max_pages, "max_pages");
   positive(options.ageing_steps, "ageing_steps");

@@ -37,7 +37,8 @@
 namespace decant::inline v0::decoding {
 
 // Borrows decoder, workspace, pool and tree, which must outlive it. The workspace says how many
-// rows a step has and, by its rows of logits and its sequences, how many requests run at once.
+// rows a step has and, by its rows of logits and its sequences, how many requests may run at once;
+// scheduler_limits() gives its limits.
 //
 // Without a tree no prefix is cached. If stores outside of the scheduler take pages of the pool
 // too, a request that finds none left although it runs alone ends with cache_full.
@@ -50,7 +51,8 @@ namespace decant::inline v0::decoding {
 class Scheduler {
  public:
   // Errors   std::invalid_argument: invalid options, a pool or a workspace made for another model,
-  //          a tree of another pool
+  //          a tree of another pool, a workspace with room for fewer requests than max_running, or
+  //          for a single one if that is not set
   template <codec::Codec K, codec::Codec V>
   Scheduler(const model::Decoder& decoder, model::Workspace& workspace, kv::PagePool<K, V>& pool,
             const SchedulerOptions& options = {},

@@ -34,8 +34,7 @@ class PagedEngine final : public Engine {
         pool_(pool),
         options_(options),
         admission_(pool, tree, std::min(options.max_pages, pool.total_pages()),
-                   max_running(workspace.limits()), ledger_) {
-    decoding::check(options);
+                   max_running(options, workspace.limits()), ledger_) {
     expects(tree == nullptr || &tree->pool() == &pool, kWho, ": a tree of another pool");
     expects(workspace.config() == decoder.config(), kWho,
             ": the workspace was made for another configuration");
@@ -109,8 +108,15 @@ class PagedEngine final : public Engine {
     bool& flag_;
   };
 
-  static Index max_running(const model::Limits& limits) noexcept {
-    return std::min({limits.rows, limits.logit_rows, limits.sequences});
+  // A default workspace has room for one request; whoever wants just that says so.
+  static Index max_running(const SchedulerOptions& options, const model::Limits& limits) {
+    decoding::check(options);
+    const Index room = std::min({limits.rows, limits.logit_rows, limits.sequences});
+    expects(room >= options.max_running.value_or(2), kWho, ": a workspace of ", limits.rows,
+            " rows, ", limits.logit_rows, " of logits and ", limits.sequences, " sequences, for ",
+            options.max_running.value_or(2),
+            " or more running requests; decoding::scheduler_limits() gives its limits");
+    return options.max_running.value_or(room);
   }
 
   void end_interrupted() {
