@@ -99,6 +99,7 @@ set(DECANT_HEADERS
   include/decant/decoding/samples.hpp
   include/decant/decoding/scheduler.hpp
   include/decant/decoding/service.hpp
+  include/decant/decoding/session.hpp
   include/decant/decoding/statistics.hpp
   include/decant/decoding/stop.hpp
   include/decant/decoding/detail/admission.hpp

@@ -76,6 +76,7 @@ void fork_and_share(const Options& options) {
   for (Index sample = 0; sample < options.samples; ++sample) {
     forks.push_back(origin.fork());
     generate.sequence = static_cast<std::uint64_t>(sample);
+    generate.cached_tokens = origin.end();
     const auto result = decoding::generate(decoder, forks.back(), workspace, prompt, generate);
     text::TextStream text(tokenizer, prompt);
     std::cout << sample + 1 << ": ";

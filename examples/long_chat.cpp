@@ -1,9 +1,10 @@
 // long_chat: a conversation that grows longer than the model's sliding window.
 //
-// You learn that a store reused between turns saves computing the conversation again, that a ring
-// holds the window of a conversation of any length, and that neither changes an answer: every turn
-// is also computed from an empty store, and compared.
+// You learn that a session, whose store is reused between turns, saves computing the conversation
+// again, that a ring holds the window of a conversation of any length, and that neither changes an
+// answer: every turn is also computed from an empty store, and compared.
 #include <decant/decoding/generate.hpp>
+#include <decant/decoding/session.hpp>
 
 #include <decant/codec/plain.hpp>
 #include <decant/core/thread_pool.hpp>
@@ -73,7 +74,7 @@ void long_chat(const Options& options) {
   const kv::Geometry geometry = decoder.config().geometry();
   ThreadPool threads(options.threads);
   model::Workspace workspace(decoder.config(), {.rows = kChunk}, threads);
-  Store reused(geometry, options.window, kChunk);
+  decoding::Session reused(Store(geometry, options.window, kChunk));
   std::vector<Token> conversation;
 
   std::cout << "turn  prompt tokens  cached tokens reused, ms  computed, ms   cache bytes\n"
@@ -91,7 +92,7 @@ void long_chat(const Options& options) {
     const auto answer = decoding::generate(decoder, reused, workspace, conversation, generate);
     expects<std::runtime_error>(answer.tokens == computed.tokens, "the answers of turn ", turn + 1,
                                 " differ");
-    print_row(turn + 1, answer.statistics, computed.statistics, reused.bytes());
+    print_row(turn + 1, answer.statistics, computed.statistics, reused.store().bytes());
     conversation.insert(conversation.end(), answer.tokens.begin(), answer.tokens.end());
   }
   std::cout << "\nEvery answer was the same with and without the cache.\n";

@@ -74,7 +74,8 @@ void first_token(benchmark::State& state) {
   model::Workspace workspace(config, {.rows = 512});
   const std::vector<Token> prompt = tokens_from(5, 2000);
   const auto seconds = [&](kv::Paged<BF16>& store) {
-    const auto options = decoding::GenerateOptions{.max_new_tokens = 1};
+    const auto options =
+        decoding::GenerateOptions{.max_new_tokens = 1, .cached_tokens = store.end()};
     return generate(decoder, store, workspace, prompt, options).statistics.time_to_first_token;
   };
   kv::Paged<BF16> first(pool);

@@ -39,6 +39,7 @@
 #include <decant/decoding/samples.hpp>
 #include <decant/decoding/scheduler.hpp>
 #include <decant/decoding/service.hpp>
+#include <decant/decoding/session.hpp>
 #include <decant/decoding/statistics.hpp>
 #include <decant/decoding/stop.hpp>
 #include <decant/kernels/activation.hpp>

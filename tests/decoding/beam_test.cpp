@@ -260,13 +260,14 @@ TEST_F(Beams, EndWithTheAnswersSoFarWhenThePoolIsFull) {
   EXPECT_TRUE(finished);
 }
 
-TEST_F(Beams, ReuseWhatTheStoreHolds) {
+TEST_F(Beams, ReuseCachedTokens) {
   const auto expected = search({.beams = 3, .max_new_tokens = 9});
   Pages store(pool_);
   model::Workspace workspace(decoder_.config(), {.rows = 4, .logit_rows = 3, .sequences = 3});
   generate(decoder_, store, workspace, prompt_, {.max_new_tokens = 5});
   const auto again =
-      beam_search(decoder_, store, workspace, prompt_, {.beams = 3, .max_new_tokens = 9});
+      beam_search(decoder_, store, workspace, prompt_,
+                  {.beams = 3, .max_new_tokens = 9, .cached_tokens = std::ssize(prompt_)});
   EXPECT_EQ(again[0].tokens, expected[0].tokens);
   EXPECT_EQ(again[0].score, expected[0].score);
 }

@@ -69,6 +69,7 @@ TEST_F(Control, EndsWhenCancelledAndContinuesAsIfItHadNot) {
     options.cancel = source.get_token();
     options.max_new_tokens = 12;
     options.prompt_tokens = std::nullopt;
+    options.cached_tokens = 0;
     const Generation begun = run(options, [&](Token) {
       if (++seen == cut) source.request_stop();
       return true;
@@ -85,6 +86,7 @@ TEST_F(Control, EndsWhenCancelledAndContinuesAsIfItHadNot) {
     options.cancel = {};
     options.max_new_tokens = 12 - static_cast<Index>(cut);
     options.prompt_tokens = 5;
+    options.cached_tokens = store_.end();
     const Generation rest = generate(decoder_, store_, workspace_, longer, options);
     EXPECT_TRUE(std::ranges::equal(rest.tokens, std::span(whole.tokens).subspan(cut))) << cut;
     EXPECT_EQ(rest.reason, whole.reason);

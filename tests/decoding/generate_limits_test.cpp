@@ -61,15 +61,16 @@ TEST(Refusals, LeaveARingAsItWas) {
   family.config.windows.assign(family.config.windows.size(), 65);
   const model::Decoder decoder = trial::decoder_of(family);
   model::Workspace workspace(decoder.config(), {.rows = 50});
-  const auto run = [&](kv::Ring<codec::F32>& ring, const Tokens& prompt) {
-    return generate(decoder, ring, workspace, prompt, {.max_new_tokens = 0});
+  const auto run = [&](kv::Ring<codec::F32>& ring, const Tokens& prompt, Index cached = 0) {
+    return generate(decoder, ring, workspace, prompt,
+                    {.max_new_tokens = 0, .cached_tokens = cached});
   };
   kv::Ring<codec::F32> narrow(decoder.config().geometry(), 64, 50);
   EXPECT_THROW(run(narrow, {1, 2}), std::invalid_argument);
   EXPECT_EQ(narrow.end(), 0);
   kv::Ring<codec::F32> ring(decoder.config().geometry(), 65, 50);
   run(ring, Tokens(300, 1));
-  EXPECT_THROW(run(ring, {1, 2}), CannotRewind);
+  EXPECT_THROW(run(ring, {1, 2}, 2), CannotRewind);
   EXPECT_EQ(ring.end(), 300);
 }
 
@@ -81,7 +82,7 @@ TEST(Refusals, WhenOthersHoldThePagesLeaveTheTokensBefore) {
   kv::Paged<codec::F32> origin(pool);
   generate(decoder, origin, workspace, prompt_of(20), {.max_new_tokens = 0});
   kv::Paged<codec::F32> fork = origin.fork();
-  EXPECT_THROW(generate(decoder, fork, workspace, prompt_of(20)), CacheFull);
+  EXPECT_THROW(generate(decoder, fork, workspace, prompt_of(20), {.cached_tokens = 20}), CacheFull);
   EXPECT_EQ(fork.end(), 19);
   EXPECT_EQ(origin.end(), 20);
 }
@@ -100,6 +101,9 @@ TEST(Refusals, LeaveTheStoreAsItWas) {
   refused({1}, {.max_new_tokens = -1});
   refused({1}, {.stop = {.min_new_tokens = -1}});
   refused({1}, {.stop = {.stop_tokens = {64}}});
+  refused({1}, {.cached_tokens = -1});
+  refused({1}, {.cached_tokens = 2});
+  refused(prompt_of(30), {.cached_tokens = end + 1});
   refused({1}, {.sampler = {.temperature = -1}});
   refused({1}, {.sampler = {.temperature = 1, .top_p = 2}});
   EXPECT_THROW(bench.run(prompt_of(65)), CacheFull);

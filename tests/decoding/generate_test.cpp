@@ -29,6 +29,11 @@ struct Bench {
   Generation run(const Tokens& prompt, const GenerateOptions& options) {
     return generate(decoder, store, workspace, prompt, options);
   }
+  // The same for a prompt that begins with what the store holds.
+  Generation go_on(const Tokens& prompt, GenerateOptions options) {
+    options.cached_tokens = std::min<Index>(store.end(), std::ssize(prompt));
+    return run(prompt, options);
+  }
 
   model::Decoder decoder = reference::toy_decoder();
   Store store;
@@ -109,13 +114,13 @@ TEST(Generate, DrawsByThePositionInTheWholeSequence) {
   EXPECT_EQ(fresh(longer, options), rest);
 }
 
-TEST(Generate, ReusesWhatTheStoreHolds) {
+TEST(Generate, ReusesTheCachedTokens) {
   const Tokens prompt = {5, 6, 7, 8, 9};
   Bench bench;
   const Tokens answer = bench.run(prompt, kSampled).tokens;
   EXPECT_EQ(bench.store.end(), 5 + 39);  // the last token is not fed
   const Tokens next = joined(joined(prompt, answer), {1, 2, 3});
-  const Generation again = bench.run(next, kSampled);
+  const Generation again = bench.go_on(next, kSampled);
   EXPECT_EQ(again.statistics.cached_tokens, 44);
   EXPECT_EQ(again.statistics.prompt_tokens, 48);
   EXPECT_EQ(again.tokens, fresh(next, kSampled));
@@ -125,7 +130,7 @@ TEST(Generate, ComputesTheLastPromptTokenAgain) {
   const Tokens prompt = {5, 6, 7, 8, 9};
   Bench bench;
   const Tokens first = bench.run(prompt, kSampled).tokens;
-  const Generation again = bench.run(prompt, kSampled);
+  const Generation again = bench.go_on(prompt, kSampled);
   EXPECT_EQ(again.statistics.cached_tokens, 4);
   EXPECT_EQ(again.tokens, first);
 }
@@ -134,10 +139,18 @@ TEST(Generate, IgnoresTheRowsOfALongerText) {
   const Tokens prompt = {5, 6, 7, 8, 9};
   Bench bench;
   bench.run(prompt, kSampled);
-  const Generation shorter = bench.run({5, 6}, kSampled);
+  const Generation shorter = bench.go_on({5, 6}, kSampled);
   EXPECT_EQ(shorter.statistics.cached_tokens, 1);
   EXPECT_EQ(shorter.tokens, fresh({5, 6}, kSampled));
   EXPECT_EQ(bench.store.end(), 2 + 39);
+}
+
+TEST(Generate, TakesNothingOfAStoreUnasked) {
+  Bench bench;
+  bench.run({9, 9, 9, 9}, kSampled);  // another text
+  const Generation result = bench.run({5, 6, 7}, kSampled);
+  EXPECT_EQ(result.statistics.cached_tokens, 0);
+  EXPECT_EQ(result.tokens, fresh({5, 6, 7}, kSampled));
 }
 
 TEST(Generate, RecomputingReusesNothing) {
@@ -145,7 +158,7 @@ TEST(Generate, RecomputingReusesNothing) {
   GenerateOptions options = kSampled;
   bench.run({9, 9, 9, 9}, options);  // rows of another text, which must not matter
   options.recompute = true;
-  const Generation result = bench.run({5, 6, 7}, options);
+  const Generation result = bench.go_on({5, 6, 7}, options);
   EXPECT_EQ(result.statistics.cached_tokens, 0);
   EXPECT_EQ(result.tokens, fresh({5, 6, 7}, kSampled));
 }
@@ -207,7 +220,7 @@ TEST(Generate, LeavesAUsableStoreWhenTheSinkThrows) {
   EXPECT_EQ(bench.store.end(), 3 + 3);
   GenerateOptions options = kSampled;
   options.max_new_tokens = 36;
-  const Generation rest = bench.run(joined(prompt, seen), options);
+  const Generation rest = bench.go_on(joined(prompt, seen), options);
   EXPECT_EQ(rest.statistics.cached_tokens, 6);
   EXPECT_EQ(joined(seen, rest.tokens), all);
 }
@@ -215,7 +228,7 @@ TEST(Generate, LeavesAUsableStoreWhenTheSinkThrows) {
 TEST(Generate, CountsTokensSecondsAndBytes) {
   Bench bench(100);
   bench.run({5, 6, 7, 8}, {.max_new_tokens = 1});
-  const Statistics run = bench.run({5, 6, 7, 8, 1, 2}, {.max_new_tokens = 5}).statistics;
+  const Statistics run = bench.go_on({5, 6, 7, 8, 1, 2}, {.max_new_tokens = 5}).statistics;
   EXPECT_EQ(run.prompt_tokens, 6);
   EXPECT_EQ(run.cached_tokens, 4);
   EXPECT_EQ(run.generated_tokens, 5);

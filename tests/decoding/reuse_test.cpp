@@ -85,7 +85,8 @@ TEST(Reuse, OfARestoredSequenceComputesOnlyNewTokens) {
   }
   const auto continued = [&](auto& store) {
     model::Workspace workspace(decoder.config(), {.rows = 14});
-    return decoding::generate(decoder, store, workspace, all, {.max_new_tokens = 4});
+    return decoding::generate(decoder, store, workspace, all,
+                              {.max_new_tokens = 4, .cached_tokens = store.end()});
   };
   kv::Contiguous<F32> restored(geometry, 20);
   snapshots::Snapshot::open(file).restore(restored, model);

@@ -42,6 +42,7 @@ class SamplesTest : public testing::Test {
     kv::Contiguous<codec::F32> store(decoder_.config().geometry(), 80);
     GenerateOptions own = options_;
     own.sequence += static_cast<std::uint64_t>(sample);
+    own.cached_tokens = 0;
     return generate(decoder_, store, workspace_, prompt_, own);
   }
 
@@ -91,6 +92,7 @@ TEST_F(SamplesTest, ComputeTheirPromptOnce) {
   SamplePool pool(decoder_.config().geometry(), 40, 16);
   kv::Paged<codec::F32> store(pool);
   sample(store, 2);
+  options_.cached_tokens = store.end();
   const auto again = sample(store, 3);  // but for its last token
   for (const Generation& one : again) {
     EXPECT_EQ(one.statistics.cached_tokens, 36);

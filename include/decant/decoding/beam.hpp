@@ -39,6 +39,7 @@ struct BeamOptions {
   Index beams = 4;
   Index answers = 1;  // up to beams
   Index max_new_tokens = 64;
+  Index cached_tokens = 0;      // of the prompt, in the store already (GenerateOptions)
   double length_penalty = 1.0;  // above 0 favours long answers, below 0 short ones
   EarlyStopping early_stopping = EarlyStopping::no;
   std::vector<Token> end_tokens = {};
@@ -63,10 +64,9 @@ inline void check(const BeamOptions& options) {
 
 // The best answers to a prompt, the best first.
 //
-// What the store holds is taken as the beginning of the prompt, as generate() does, and at the end
-// it holds the prompt; beams are forks of it and take pages of its pool. If learned positions or
-// the pages of the pool run out, the search ends there as it does after max_new_tokens: finished
-// answers stand, and running beams end.
+// At the end the store holds the prompt; beams are forks of it and take pages of its pool. If
+// learned positions or the pages of the pool run out, the search ends there as it does after
+// max_new_tokens: finished answers stand, and running beams end.
 //
 // Errors   before anything changed: std::invalid_argument (an empty prompt, ids outside the
 //          vocabulary, options, a store or a workspace made for another model, or one with fewer

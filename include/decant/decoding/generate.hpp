@@ -34,23 +34,24 @@ Generation generate(const model::Decoder& decoder, S& store, model::Workspace& w
 // Continues `prompt`, giving each new token to `sink` as soon as it is known; a sink that returns
 // false ends the run after that token.
 //
-// `prompt` is the whole prompt. What the store holds is taken as the beginning of it (which the
-// caller ensures) and cut so that at least the last prompt token is computed. The prompt is fed
-// even if max_new_tokens is 0. The last new token is not fed: the store then holds the prompt and
-// the tokens before it, ready for a longer prompt that begins with them. If no room is left for the
-// last new token, the run ends with cache_full or positions_full.
+// `prompt` is the whole prompt. Of what the store holds, the first options.cached_tokens are
+// reused, which are none unless the caller says so; the last prompt token is always computed. The
+// prompt is fed even if max_new_tokens is 0. The last new token is not fed: the store then holds
+// the prompt and the tokens before it, ready for a longer prompt that begins with them. If no room
+// is left for the last new token, the run ends with cache_full or positions_full.
 //
 // A drafter saves steps and changes no token, unless rejection is asked for: a step verifies as
 // many drafts as the workspace has rows of logits for, less one; the one row of a default
 // workspace leaves room for none.
 //
 // Errors   before anything changed: std::invalid_argument (an empty prompt, ids outside the
-//          vocabulary, options, a store or workspace made for another model, a prompt longer than
-//          learned positions, a drafter of another vocabulary), CacheFull if the prompt is longer
-//          than the store, CannotRewind if a ring has overwritten what the last prompt token needs.
-//          Later: BadLogits, NoCandidate, CacheFull if the pool lacks the pages of the prompt,
-//          std::invalid_argument if a mask or a draft does not fit the vocabulary, and whatever
-//          sink, mask and drafter throw; the store then holds a beginning of the sequence
+//          vocabulary, options, more cached_tokens than the store holds, a store or workspace made
+//          for another model, a prompt longer than learned positions, a drafter of another
+//          vocabulary), CacheFull if the prompt is longer than the store, CannotRewind if a ring
+//          has overwritten what the last prompt token needs. Later: BadLogits, NoCandidate,
+//          CacheFull if the pool lacks the pages of the prompt, std::invalid_argument if a mask or
+//          a draft does not fit the vocabulary, and whatever sink, mask and drafter throw; the
+//          store then holds a beginning of the sequence
 // Cost     one step per chunk of workspace.limits().rows prompt tokens, one per new token but the
 //          last; with recompute, the whole sequence for each new token
 // Threads  the store, the workspace, the sink and the drafter belong to the run until it returns

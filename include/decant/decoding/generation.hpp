@@ -30,6 +30,10 @@ enum class Verification {
 
 struct GenerateOptions {
   Index max_new_tokens = 256;
+  // How many of the prompt's first tokens the store holds already: they are not computed again, and
+  // what the store holds behind them is dropped. The caller vouches for them (decoding/session.hpp
+  // compares tokens).
+  Index cached_tokens = 0;
   // For a run that continues another: how many tokens of `prompt` were the prompt of the first.
   // Those behind them count as generated tokens for penalties, masks and min_new_tokens.
   std::optional<Index> prompt_tokens = {};

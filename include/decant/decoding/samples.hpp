@@ -25,9 +25,8 @@ namespace decant::inline v0::decoding {
 // Continues `prompt` in `samples` ways, giving each new token to `sink` with the index of its
 // answer; a sink that returns false ends that answer.
 //
-// What the store holds is taken as the beginning of the prompt, as generate() does, and at the end
-// it holds the prompt; answers are forks of it and take pages of its pool. If none is
-// free, the answer that needs one ends with cache_full.
+// At the end the store holds the prompt; answers are forks of it and take pages of its pool. If
+// none is free, the answer that needs one ends with cache_full.
 //
 // Errors   before anything changed: std::invalid_argument (as generate(); no samples; recompute; a
 //          workspace with fewer rows, rows of logits or sequences than samples), CacheFull if the

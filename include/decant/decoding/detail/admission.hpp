@@ -48,6 +48,8 @@ class Admission {
   void check(const Request& request, const Room& room, std::string_view who) const {
     const GenerateOptions& options = request.options;
     check_cached(options, who);
+    expects(options.cached_tokens == 0, who, ": cached_tokens is ", options.cached_tokens,
+            "; a scheduler finds them in its prefix cache");
     expects(options.verification == Verification::agreement, who,
             ": verification by rejection is for generate() alone");
     const Index prompt = std::ssize(request.prompt);

@@ -171,9 +171,10 @@ std::vector<BeamAnswer> PagedRuns<kv::Paged<K, V>>::beam_search(const model::Dec
   constexpr const char* kWho = "decoding::beam_search";
   decoding::check(options);
   Steps<Store> steps{decoder, workspace};
-  const Room room = check_run(steps, store, prompt, {}, kWho);
+  const GenerateOptions prefill = {.cached_tokens = options.cached_tokens};
+  const Room room = check_run(steps, store, prompt, prefill, kWho);
   check_sequences(workspace, options.beams, "beams", kWho);
-  Sequence<Store&> sequence(Text(prompt, {}, decoder.config().vocabulary), store, room);
+  Sequence<Store&> sequence(Text(prompt, prefill, decoder.config().vocabulary), store, room);
   sequence.reuse_store(kWho);
   sequence.feed(steps);
   // The last token of an answer is not fed.

@@ -53,14 +53,17 @@ class Sequence {
   // How many tokens the store does not hold yet.
   Index lack() const noexcept { return std::ssize(text_.tokens()) - store_.end(); }
 
-  // Takes what the store holds as the beginning of the prompt, but for the prompt's last token,
-  // whose logits are needed.
+  // Cuts the store to the first options.cached_tokens of the prompt; the prompt's last token is
+  // always computed, since its logits are needed.
   //
-  // Errors   CannotRewind, and nothing changed then
+  // Errors   std::invalid_argument if the store holds fewer, CannotRewind; nothing changed then
   void reuse_store(std::string_view who) {
-    const Index cached = text_.options().recompute
-                             ? 0
-                             : std::min<Index>(store_.end(), std::ssize(text_.tokens()) - 1);
+    const GenerateOptions& options = text_.options();
+    expects(options.cached_tokens <= store_.end(), who, ": cached_tokens is ",
+            options.cached_tokens, ", and the store holds ", store_.end());
+    const Index cached =
+        options.recompute ? 0
+                          : std::min<Index>(options.cached_tokens, std::ssize(text_.tokens()) - 1);
     expects<CannotRewind>(cached == 0 || cached >= store_.earliest_rewind(), who,
                           ": the store cannot go back to ", cached, " tokens, only to ",
                           store_.earliest_rewind());

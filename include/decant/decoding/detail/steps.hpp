@@ -69,6 +69,9 @@ inline void check(const GenerateOptions& options, std::span<const Token> prompt,
   expects(!prompt.empty(), who, ": the prompt is empty");
   check_tokens(prompt, config, who, "prompt");
   count(options.max_new_tokens, "max_new_tokens");
+  count(options.cached_tokens, "cached_tokens");
+  expects(options.cached_tokens <= std::ssize(prompt), who, ": cached_tokens is ",
+          options.cached_tokens, ", of a prompt of ", prompt.size());
   count(options.stop.min_new_tokens, "min_new_tokens");
   count(options.log_probabilities.value_or(0), "log_probabilities");
   count(options.prompt_tokens.value_or(0), "prompt_tokens");
