@@ -4,7 +4,7 @@
 # ask. A program that links it includes light headers (DECANT_COMPILED, core/config.hpp).
 #
 # Expects  DECANT_COMPILED_SOURCES, the folder of include/decant/compiled
-set(decant_compiled_sources bf16 f16 f32 fp8 generate int4 int8 kernels mixed paged_runs)
+set(decant_compiled_sources bf16 decoding f16 f32 fp8 generate int4 int8 kernels mixed paged_runs)
 list(TRANSFORM decant_compiled_sources REPLACE "(.+)" "${DECANT_COMPILED_SOURCES}/\\1.cpp")
 add_library(decant_compiled STATIC EXCLUDE_FROM_ALL ${decant_compiled_sources})
 add_library(decant::compiled ALIAS decant_compiled)

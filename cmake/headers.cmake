@@ -55,6 +55,7 @@ set(DECANT_HEADERS
   include/decant/kv/ring.hpp
   include/decant/kv/store.hpp
   include/decant/kv/detail/panel_span_range.hpp
+  include/decant/kv/detail/prefix_summary.hpp
   include/decant/attention/attend.hpp
   include/decant/attention/mask.hpp
   include/decant/attention/problem.hpp
@@ -107,8 +108,12 @@ set(DECANT_HEADERS
   include/decant/decoding/detail/engine.hpp
   include/decant/decoding/detail/generate.hpp
   include/decant/decoding/detail/job.hpp
+  include/decant/decoding/detail/log_probabilities.hpp
   include/decant/decoding/detail/paged_engine.hpp
   include/decant/decoding/detail/paged_runs.hpp
+  include/decant/decoding/detail/penalties.hpp
+  include/decant/decoding/detail/rejection.hpp
+  include/decant/decoding/detail/router.hpp
   include/decant/decoding/detail/samples.hpp
   include/decant/decoding/detail/sequence.hpp
   include/decant/decoding/detail/steps.hpp

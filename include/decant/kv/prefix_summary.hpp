@@ -10,12 +10,9 @@
 // Tested by   tests/kv/prefix_summary_test.cpp, against the tree itself
 #pragma once
 
-#include <decant/core/error.hpp>
 #include <decant/core/types.hpp>
 #include <decant/kv/prefix.hpp>
 
-#include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
@@ -28,33 +25,15 @@ namespace decant::inline v0::kv {
 namespace detail {
 
 // The first hash of the chain of a namespace.
-inline std::uint64_t hash_of(const CacheNamespace& space) noexcept {
-  std::array<Token, 6> words{};
-  std::size_t at = 0;
-  for (std::uint64_t part : {space.model, space.adapter, space.tenant}) {
-    words[at++] = static_cast<Token>(static_cast<std::uint32_t>(part));
-    words[at++] = static_cast<Token>(static_cast<std::uint32_t>(part >> 32));
-  }
-  return TokenHash{}(0, words);
-}
+std::uint64_t hash_of(const CacheNamespace& space) noexcept;
 
 }  // namespace detail
 
 // One hash for each full page of `tokens`: of the first page, of the first two, and so on.
 //
 // Errors   std::invalid_argument if page_tokens is not positive
-inline std::vector<std::uint64_t> page_hashes(const CacheNamespace& space,
-                                              std::span<const Token> tokens, Index page_tokens) {
-  expects(page_tokens > 0, "kv::page_hashes: pages of ", page_tokens, " tokens");
-  std::vector<std::uint64_t> hashes;
-  std::uint64_t hash = detail::hash_of(space);
-  const auto page = static_cast<std::size_t>(page_tokens);
-  for (; tokens.size() >= page; tokens = tokens.subspan(page)) {
-    hash = TokenHash{}(hash, tokens.first(page));
-    hashes.push_back(hash);
-  }
-  return hashes;
-}
+std::vector<std::uint64_t> page_hashes(const CacheNamespace& space, std::span<const Token> tokens,
+                                       Index page_tokens);
 
 // The set of pages that one worker has cached.
 //
@@ -64,10 +43,7 @@ inline std::vector<std::uint64_t> page_hashes(const CacheNamespace& space,
 // Threads  as a standard container
 class PrefixSummary {
  public:
-  explicit PrefixSummary(Index page_tokens, std::span<const std::uint64_t> hashes = {})
-      : page_tokens_(page_tokens), hashes_(hashes.begin(), hashes.end()) {
-    expects(page_tokens > 0, "kv::PrefixSummary: pages of ", page_tokens, " tokens");
-  }
+  explicit PrefixSummary(Index page_tokens, std::span<const std::uint64_t> hashes = {});
 
   // The pages of a kv::PrefixTree.
   template <class Tree>
@@ -85,50 +61,27 @@ class PrefixSummary {
   Index page_tokens() const noexcept { return page_tokens_; }
   Index pages() const noexcept { return std::ssize(hashes_); }
   // In ascending order, for sending and comparing.
-  std::vector<std::uint64_t> hashes() const {
-    std::vector<std::uint64_t> sorted(hashes_.begin(), hashes_.end());
-    std::ranges::sort(sorted);
-    return sorted;
-  }
+  std::vector<std::uint64_t> hashes() const;
 
   // How many tokens of a prompt with these page_hashes() the worker has cached.
-  Index matched(std::span<const std::uint64_t> prompt) const {
-    const auto cached = [this](std::uint64_t hash) { return hashes_.contains(hash); };
-    return page_tokens_ * (std::ranges::find_if_not(prompt, cached) - prompt.begin());
-  }
+  Index matched(std::span<const std::uint64_t> prompt) const;
   // How many tokens of a prompt the tree would reuse: never the last, as PrefixTree::matched()
   // says.
-  Index matched(const CacheNamespace& space, std::span<const Token> prompt) const {
-    const Index held = matched(page_hashes(space, prompt, page_tokens_));
-    return std::max<Index>(0, std::min(held, std::ssize(prompt) - 1));
-  }
+  Index matched(const CacheNamespace& space, std::span<const Token> prompt) const;
 
   // Adds the full pages of `tokens`, as after sending a prompt to the worker, before the worker
   // reports it. std::bad_alloc leaves the first of them.
-  void insert(const CacheNamespace& space, std::span<const Token> tokens) {
-    for (std::uint64_t hash : page_hashes(space, tokens, page_tokens_)) hashes_.insert(hash);
-  }
+  void insert(const CacheNamespace& space, std::span<const Token> tokens);
 
   // The differences between two summaries, each ascending.
   struct Change {
     std::vector<std::uint64_t> cached;
     std::vector<std::uint64_t> dropped;
   };
-  Change since(const PrefixSummary& older) const {
-    expects(page_tokens_ == older.page_tokens_, "kv::PrefixSummary::since: pages of ", page_tokens_,
-            " tokens, and of ", older.page_tokens_);
-    const auto now = hashes(), then = older.hashes();
-    Change change;
-    std::ranges::set_difference(now, then, std::back_inserter(change.cached));
-    std::ranges::set_difference(then, now, std::back_inserter(change.dropped));
-    return change;
-  }
+  Change since(const PrefixSummary& older) const;
   // Pages may be present or absent already. Pages that were inserted here and never cached by the
   // worker stay: send a complete summary now and then. std::bad_alloc leaves a part applied.
-  void apply(const Change& change) {
-    for (std::uint64_t hash : change.dropped) hashes_.erase(hash);
-    hashes_.insert(change.cached.begin(), change.cached.end());
-  }
+  void apply(const Change& change);
 
   friend bool operator==(const PrefixSummary&, const PrefixSummary&) = default;
 
@@ -138,3 +91,7 @@ class PrefixSummary {
 };
 
 }  // namespace decant::inline v0::kv
+
+#if !defined(DECANT_COMPILED)
+#include <decant/kv/detail/prefix_summary.hpp>
+#endif
