@@ -1,5 +1,6 @@
 // tests/decoding/beam_test.cpp - beam search finds what an exhaustive search and one over whole
 // texts find.
+#include "decoding/models.hpp"
 #include "law/models.hpp"
 
 #include <decant/codec/plain.hpp>
@@ -270,6 +271,43 @@ TEST_F(Beams, ReuseCachedTokens) {
                   {.beams = 3, .max_new_tokens = 9, .cached_tokens = std::ssize(prompt_)});
   EXPECT_EQ(again[0].tokens, expected[0].tokens);
   EXPECT_EQ(again[0].score, expected[0].score);
+}
+
+// A model whose best token is known and whose others are all equal.
+class EqualBeams : public testing::Test {
+ protected:
+  std::vector<BeamAnswer> search(const BeamOptions& options) {
+    Pages store(pool_);
+    model::Workspace workspace(decoder_.config(), {.rows = 4, .logit_rows = 2, .sequences = 2});
+    return beam_search(decoder_, store, workspace, Ids{2, 3}, options);
+  }
+
+  model::Decoder decoder_ = reference::reciting_decoder(Ids{2, 3, 7, 8, 9, 5, 5, 5}, 12);
+  kv::PagePool<codec::F32> pool_{decoder_.config().geometry(), 20, 16};
+};
+
+TEST_F(EqualBeams, GoByTheEarlierBeamThenTheLowerToken) {
+  const auto one = search({.beams = 2, .answers = 2, .max_new_tokens = 1});
+  EXPECT_EQ(one[0].tokens, Ids{7});
+  EXPECT_EQ(one[1].tokens, Ids{0});
+  // After 7 and 0, the second best are 7 with any other token, and 0 with 8.
+  const auto two = search({.beams = 2, .answers = 2, .max_new_tokens = 2});
+  EXPECT_EQ(two[0].tokens, (Ids{7, 8}));
+  EXPECT_EQ(two[1].tokens, (Ids{7, 0}));
+}
+
+// The best tokens are 7, 0, 1 and 2. The end token 1 comes third, behind as many as there are
+// beams, so that it makes no answer.
+TEST_F(EqualBeams, EndOnlyByATokenAmongTheBest) {
+  const auto answers = search({.beams = 2,
+                               .answers = 2,
+                               .max_new_tokens = 2,
+                               .early_stopping = EarlyStopping::yes,
+                               .end_tokens = {7, 1}});
+  EXPECT_TRUE(answers[0].ended);
+  EXPECT_TRUE(answers[0].tokens.empty());
+  EXPECT_FALSE(answers[1].ended);
+  EXPECT_EQ(answers[1].tokens, (Ids{0, 8}));
 }
 
 TEST_F(Beams, RefuseInvalidOptions) {

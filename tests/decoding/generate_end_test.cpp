@@ -3,6 +3,7 @@
 #include "decoding/models.hpp"
 
 #include <decant/codec/plain.hpp>
+#include <decant/decoding/drafter.hpp>
 #include <decant/decoding/generate.hpp>
 #include <decant/kv/contiguous.hpp>
 
@@ -54,6 +55,22 @@ TEST(End, AtTheFirstTokenLeavesNone) {
   EXPECT_TRUE(result.tokens.empty());
   EXPECT_EQ(result.ended_by, Token{9});
   EXPECT_EQ(result.statistics.generated_tokens, 0);
+}
+
+// The end token is not fed, and every token before it was.
+TEST(End, LeavesTheWholeTextInTheStore) {
+  const model::Decoder decoder = reference::reciting_decoder(Tokens{2, 3, 5, 6, 9, 0}, 12);
+  model::Workspace workspace(decoder.config(), {.rows = 4, .logit_rows = 4});
+  const auto held = [&](auto&&... drafter) {
+    Store store(decoder.config().geometry(), 32);
+    generate(
+        decoder, store, workspace, kPrompt, {.stop = {.end_tokens = {9}}},
+        [](Token) { return true; }, drafter...);
+    return store.end();
+  };
+  NgramDrafter drafter{.shortest = 1};
+  EXPECT_EQ(held(), 4);
+  EXPECT_EQ(held(drafter), 4);
 }
 
 TEST(End, ComesWithAStopTokenOfTheCaller) {

@@ -208,6 +208,21 @@ TEST_F(SchedulerPages, RunsHigherPrioritiesFirst) {
   EXPECT_EQ(harness.tokens(low), alone(request(prompt(4, 1), 6)));
 }
 
+// The first request holds every page; the other starts at once on the pages that it gives back.
+TEST_F(SchedulerPages, GiveWayToAHigherPriority) {
+  SchedulerHarness harness(decoder_, 4, limits_, {}, false);
+  const RequestId low = harness.submit(request(prompt(50, 1), 10, -1));
+  for (int step = 0; step < 2; ++step) harness.step();  // the prompt takes two
+  ASSERT_EQ(harness.pool().used_pages(), 4);
+  const RequestId high = harness.submit(request(prompt(20, 2), 2, 5));
+  for (int step = 0; step < 2; ++step) harness.step();
+  EXPECT_TRUE(harness.ended(high));
+  EXPECT_FALSE(harness.ended(low));
+  harness.finish();
+  EXPECT_EQ(harness.outcome(low).preemptions, 1);
+  EXPECT_EQ(harness.tokens(low), alone(request(prompt(50, 1), 10)));
+}
+
 // One request runs at a time, and with every step a more important one is submitted.
 TEST_F(SchedulerPages, LetsNoRequestWaitForEver) {
   for (Index ageing : {Index{20}, Index{1000000}}) {

@@ -29,9 +29,14 @@ TEST_F(SchedulerTest, GivesEachRequestTheTokensOfARunAlone) {
     requests.emplace_back(harness.submit(wanted), wanted);
   }
   harness.finish();
+  SchedulerStatistics sums;
   for (const auto& [id, wanted] : requests) {
     EXPECT_EQ(harness.tokens(id), alone(wanted));
     EXPECT_EQ(harness.reason(id), Reason::length);
+    const Outcome& outcome = harness.outcome(id);
+    sums.queue_seconds += outcome.queue_seconds;
+    sums.first_token_seconds += outcome.generation.statistics.time_to_first_token;
+    sums.decode_seconds += outcome.generation.statistics.decode_seconds;
     const Index fed = std::ssize(wanted.prompt) + wanted.options.max_new_tokens - 1;
     EXPECT_EQ(harness.outcome(id).generation.statistics.cache_bytes,
               ceil_div(fed, 16) * harness.pool().page_bytes());
@@ -45,6 +50,10 @@ TEST_F(SchedulerTest, GivesEachRequestTheTokensOfARunAlone) {
   EXPECT_EQ(statistics.cached_tokens, 0);
   EXPECT_EQ(statistics.ran, 9);
   EXPECT_EQ(statistics.answered, 9);
+  EXPECT_GT(statistics.queue_seconds, 0);
+  EXPECT_NEAR(statistics.queue_seconds, sums.queue_seconds, 1e-9);
+  EXPECT_NEAR(statistics.first_token_seconds, sums.first_token_seconds, 1e-9);
+  EXPECT_NEAR(statistics.decode_seconds, sums.decode_seconds, 1e-9);
   EXPECT_GT(statistics.time_per_output_token(), 0);
   EXPECT_GE(statistics.time_to_first_token(), statistics.mean_queue_seconds());
   EXPECT_GE(statistics.first_token_seconds + statistics.decode_seconds, statistics.step_seconds);

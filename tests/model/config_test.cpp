@@ -4,10 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstddef>
 #include <functional>
 #include <limits>
+#include <set>
 #include <stdexcept>
 #include <string>
+#include <string_view>
+#include <tuple>
 
 namespace {
 
@@ -46,6 +50,19 @@ void expect_refused(const char* what, const std::function<void(model::Config&)>&
 
 TEST(Config, AcceptsAModel) {
   EXPECT_EQ(refusal([](model::Config&) {}), "");
+}
+
+TEST(Config, ListsEachMemberOnceUnderANameOfItsOwn) {
+  const model::Config config = small();
+  std::set<const void*> members;
+  std::set<std::string_view> names;
+  model::for_each_field(config, [&](const auto& field) {
+    members.insert(&field.value);
+    names.insert(field.name);
+  });
+  constexpr std::size_t kMembers = std::tuple_size_v<decltype(model::fields(config))>;
+  EXPECT_EQ(members.size(), kMembers);
+  EXPECT_EQ(names.size(), kMembers);
 }
 
 TEST(Config, HeadSizeIsNotHiddenSizeOverHeads) {

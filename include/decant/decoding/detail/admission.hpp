@@ -145,7 +145,7 @@ class Admission {
   Job* secure() {
     for (auto at = running_.begin(); at != running_.end(); ++at) {
       if (secure_rows(at)) continue;
-      if (running_count() == 1 && !can_recompute(at->second)) return &at->second;
+      if (running_count() == 1) return &at->second;
       preempt(at);
       break;
     }
@@ -187,14 +187,6 @@ class Admission {
     if (!has_room(pages)) return false;
     store.reserve(job.sequence.rows());
     return true;
-  }
-
-  // Whether a request that lacks pages although it runs alone gets further if it is recomputed: it
-  // holds all pages in use and lacks one to copy a shared page, which recomputing does without.
-  bool can_recompute(const Job& job) const {
-    const Store& store = job.sequence.store();
-    const bool has_all = pool_.used_pages() == std::ssize(store.pages());
-    return has_all && store.pages_for(job.sequence.rows()) > left();
   }
 
   void secure_drafts(Job& job) {
