@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <random>
@@ -158,6 +159,44 @@ const Json kFuse = {{"type", "Fuse"}};
 Tokenizer word_tokenizer(const Json& decoder) {
   return tokenizer_of(
       file_of(trial::model_of({" ", "a", "b", " a ", "ab"}, {}), {{"decoder", decoder}}));
+}
+
+// A copy made within a character, or behind a stripped space, goes on for itself.
+TEST(TextStream, CopiesGoOnForThemselves) {
+  for (const Tokenizer& tokenizer : {byte_tokenizer(), fallback_tokenizer(trial::marking_decoder()),
+                                     word_tokenizer(chain({kFuse, replace("String", "aab", "<>")})),
+                                     word_tokenizer(chain({replace("Regex", "a+", "-")}))}) {
+    Ids tokens(12);
+    for (std::size_t at = 0; at < tokens.size(); ++at) {
+      tokens[at] =
+          static_cast<Token>((at * 7 + 1) % static_cast<std::size_t>(tokenizer.vocabulary()));
+    }
+    for (std::size_t cut = 0; cut <= tokens.size(); ++cut) {
+      TextStream first(tokenizer);
+      std::string begin;
+      for (std::size_t at = 0; at < cut; ++at) begin += first.push(tokens[at]);
+      TextStream second(tokenizer);
+      second = first;
+      TextStream third = first;
+      std::string ends[3];
+      TextStream* const streams[] = {&first, &second, &third};
+      for (std::size_t at = cut; at < tokens.size(); ++at) {
+        for (std::size_t n = 0; n < 3; ++n) ends[n] += streams[n]->push(tokens[at]);
+      }
+      for (std::size_t n = 0; n < 3; ++n) {
+        EXPECT_EQ(begin + ends[n] + streams[n]->finish(), tokenizer.decode(tokens)) << cut;
+      }
+    }
+  }
+}
+
+// A sink is a std::function, which has to copy what it holds.
+TEST(TextStream, GoesIntoASink) {
+  std::string text;
+  const std::function<void(Token)> sink = [stream = TextStream(byte_tokenizer()), &text](
+                                              Token token) mutable { text += stream.push(token); };
+  sink(259);
+  EXPECT_EQ(text, "hello");
 }
 
 TEST(TokenDecoder, StripsTheEndsOfTheTextBehindAFuse) {

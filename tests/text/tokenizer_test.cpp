@@ -209,6 +209,19 @@ TEST(Tokenizer, PutsItsTemplateAroundTheText) {
   expect_ids(tokenizer, {{"hello", {259}}, {"", {}}}, false);
 }
 
+TEST(Tokenizer, ComparesItsTokensWithAnother) {
+  const auto with = [](const char* text, int id) {
+    Json file = file_of(byte_model());
+    file["added_tokens"] = Json::array({added_token(text, id)});
+    return tokenizer_of(file);
+  };
+  const Tokenizer tokenizer = with("<s>", 280);
+  EXPECT_EQ(tokenizer.first_difference(tokenizer), std::nullopt);
+  EXPECT_EQ(tokenizer.first_difference(with("<s>", 290)), std::nullopt);  // padding and holes
+  EXPECT_EQ(tokenizer.first_difference(with("<t>", 280)), Token{280});
+  EXPECT_EQ(with("<t>", 280).first_difference(tokenizer), Token{280});
+}
+
 TEST(Tokenizer, AnswersForItsTokens) {
   Json file = file_of(byte_model());
   file["added_tokens"] =
@@ -221,6 +234,12 @@ TEST(Tokenizer, AnswersForItsTokens) {
   EXPECT_EQ(tokenizer.spelling(264), "Ġworld");
   EXPECT_EQ(tokenizer.spelling(280), "<t>");
   for (const Token hole : {-1, 279, 299, 301}) EXPECT_EQ(tokenizer.spelling(hole), std::nullopt);
+  Ids unused;
+  for (Token id = 275; id < 304; ++id) {
+    if (id != 280 && id != 300) unused.push_back(id);
+  }
+  EXPECT_EQ(tokenizer.unused_ids(304), unused);
+  EXPECT_EQ(tokenizer.unused_ids(279), (Ids{275, 276, 277, 278}));
   EXPECT_TRUE(tokenizer.is_special(300));
   for (const Token plain : {-1, 0, 280, 301}) EXPECT_FALSE(tokenizer.is_special(plain));
 }

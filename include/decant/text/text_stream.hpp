@@ -23,7 +23,7 @@ namespace detail {
 class DecoderRun;
 }
 
-// Move-only.
+// A copy goes on for itself. One that was moved from can only be assigned to or destroyed.
 //
 // Errors   from push and from the constructor: std::invalid_argument for a negative id, and the
 //          stream is as it was; FormatError if a replacement of the file grows too much, after
@@ -34,15 +34,17 @@ class TextStream {
  public:
   explicit TextStream(Tokenizer tokenizer, std::span<const Token> prompt = {},
                       bool skip_special = true);
+  TextStream(const TextStream& other);
   TextStream(TextStream&&) noexcept;
+  TextStream& operator=(const TextStream& other);
   TextStream& operator=(TextStream&&) noexcept;
   ~TextStream();
 
   // The text that is certain now; often empty.
-  std::string push(Token token);
+  [[nodiscard]] std::string push(Token token);
 
   // What was held back. The stream is then over.
-  std::string finish();
+  [[nodiscard]] std::string finish();
 
  private:
   Tokenizer tokenizer_;

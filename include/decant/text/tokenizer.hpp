@@ -47,6 +47,12 @@ class Tokenizer {
   std::optional<Token> id_of(std::string_view text) const;
   // The token as the file spells it (a byte-level one in letters); nothing for a hole.
   std::optional<std::string_view> spelling(Token id) const;
+  // The ids below `vocabulary`, that of a model, without a token: of a vocabulary that was padded,
+  // or holes. Sampled, they would be answers without text.
+  std::vector<Token> unused_ids(Index vocabulary) const;
+  // The first id that is another string in another tokenizer. An id that only one of them has is no
+  // difference, since vocabularies are padded. Drafts of a model are of use if there is none.
+  std::optional<Token> first_difference(const Tokenizer& other) const;
   // Whether the token means something to the model and nothing to the reader.
   bool is_special(Token id) const;
 

@@ -91,7 +91,8 @@ constexpr std::size_t max_rewritten(std::size_t size) noexcept {
   return std::min(4096 + 256 * size, (std::size_t{1} << 30) - 1);
 }
 
-// Applies one Pattern to many texts, reusing its memory. It must not outlive the Pattern.
+// Applies one Pattern to many texts, reusing its memory, which a copy does not share. It must not
+// outlive the Pattern.
 //
 // Threads  one scan at a time
 class Scan {
@@ -102,6 +103,11 @@ class Scan {
     matcher_.reset(pattern.regex_->matcher(status));
     check(status);
   }
+  Scan(const Scan& other) : Scan(*other.pattern_) {}
+  Scan(Scan&&) noexcept = default;
+  Scan& operator=(const Scan& other) { return *this = Scan(other); }
+  Scan& operator=(Scan&&) noexcept = default;
+  ~Scan() = default;
 
   // The matches in valid UTF-8 of less than 2^30 bytes, from left to right; they do not overlap,
   // and an empty one does not touch the match before it. Valid until the next call.

@@ -21,9 +21,16 @@ DECANT_IO_INLINE TextStream::TextStream(Tokenizer tokenizer, std::span<const Tok
     : tokenizer_(std::move(tokenizer)),
       run_(std::make_unique<detail::DecoderRun>(tokenizer_.parts_->decoder)),
       skip_special_(skip_special) {
-  for (const Token token : prompt) push(token);
+  for (const Token token : prompt) static_cast<void>(push(token));
 }
 
+DECANT_IO_INLINE TextStream::TextStream(const TextStream& other)
+    : tokenizer_(other.tokenizer_),
+      run_(std::make_unique<detail::DecoderRun>(*other.run_)),
+      skip_special_(other.skip_special_) {}
+DECANT_IO_INLINE TextStream& TextStream::operator=(const TextStream& other) {
+  return *this = TextStream(other);
+}
 DECANT_IO_INLINE TextStream::TextStream(TextStream&&) noexcept = default;
 DECANT_IO_INLINE TextStream& TextStream::operator=(TextStream&&) noexcept = default;
 DECANT_IO_INLINE TextStream::~TextStream() = default;

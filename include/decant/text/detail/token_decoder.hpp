@@ -37,10 +37,10 @@ namespace decant::inline v0::text::detail {
 // What one step remembers of one stream.
 struct StepMemory {
   files::Utf8Stream bytes;
-  std::string held;            // text that may still change
-  Index taken = 0;             // characters stripped from the front
-  bool begun = false;          // something has passed
-  std::unique_ptr<Scan> scan;  // where the step has a Pattern
+  std::string held;          // text that may still change
+  Index taken = 0;           // characters stripped from the front
+  bool begun = false;        // something has passed
+  std::optional<Scan> scan;  // if the step has a Pattern
 };
 
 // What passes from step to step. `added` marks the text of an added token, `last` the end.
@@ -260,7 +260,7 @@ class DecoderRun {
     for (const auto& step : decoder.steps_) {
       memory_.emplace_back();
       if (const Pattern* pattern = TokenDecoder::pattern_of(step)) {
-        memory_.back().scan = std::make_unique<Scan>(*pattern);
+        memory_.back().scan.emplace(*pattern);
       }
     }
   }

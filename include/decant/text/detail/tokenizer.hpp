@@ -50,6 +50,23 @@ DECANT_IO_INLINE std::optional<std::string_view> Tokenizer::spelling(Token id) c
   return text == nullptr ? std::nullopt : std::optional<std::string_view>(*text);
 }
 
+DECANT_IO_INLINE std::vector<Token> Tokenizer::unused_ids(Index vocabulary) const {
+  std::vector<Token> ids;
+  for (Token id = 0; id < vocabulary; ++id) {
+    if (!spelling(id)) ids.push_back(id);
+  }
+  return ids;
+}
+
+DECANT_IO_INLINE std::optional<Token> Tokenizer::first_difference(const Tokenizer& other) const {
+  const Index shared = std::min(vocabulary(), other.vocabulary());
+  for (Token id = 0; id < shared; ++id) {
+    const auto own = spelling(id), foreign = other.spelling(id);
+    if (own && foreign && *own != *foreign) return id;
+  }
+  return std::nullopt;
+}
+
 DECANT_IO_INLINE bool Tokenizer::is_special(Token id) const {
   const detail::AddedToken* token = parts_->added.find(id);
   return token != nullptr && token->special;
