@@ -13,9 +13,11 @@ set(DECANT_HEADERS
   include/decant/core/thread_pool.hpp
   include/decant/core/types.hpp
   include/decant/simd/bf16_lanes.hpp
+  include/decant/simd/instruction_set.hpp
   include/decant/simd/int16_lanes.hpp
   include/decant/simd/int8_lanes.hpp
   include/decant/simd/lanes.hpp
+  include/decant/simd/detail/instruction_set.hpp
   include/decant/codec/block.hpp
   include/decant/codec/concept.hpp
   include/decant/codec/plain.hpp
@@ -103,6 +105,7 @@ set(DECANT_HEADERS
   include/decant/decoding/session.hpp
   include/decant/decoding/statistics.hpp
   include/decant/decoding/stop.hpp
+  include/decant/decoding/stream.hpp
   include/decant/decoding/detail/admission.hpp
   include/decant/decoding/detail/beam.hpp
   include/decant/decoding/detail/engine.hpp

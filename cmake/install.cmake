@@ -21,6 +21,7 @@ write_basic_package_version_file(
 install(
   FILES ${PROJECT_BINARY_DIR}/decant-config.cmake ${PROJECT_BINARY_DIR}/decant-config-version.cmake
         ${PROJECT_SOURCE_DIR}/cmake/FindxxHash.cmake ${PROJECT_SOURCE_DIR}/cmake/compiled.cmake
+        ${PROJECT_SOURCE_DIR}/cmake/instruction_set.cmake
   DESTINATION ${DECANT_CMAKE_DIR})
 install(DIRECTORY ${DECANT_COMPILED_SOURCES}/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/decant/compiled)
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/licenses/decant)

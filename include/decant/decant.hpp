@@ -42,6 +42,7 @@
 #include <decant/decoding/session.hpp>
 #include <decant/decoding/statistics.hpp>
 #include <decant/decoding/stop.hpp>
+#include <decant/decoding/stream.hpp>
 #include <decant/kernels/activation.hpp>
 #include <decant/kernels/matrix.hpp>
 #include <decant/kernels/matrix_view.hpp>
@@ -71,4 +72,5 @@
 #include <decant/model/store_check.hpp>
 #include <decant/model/weights.hpp>
 #include <decant/model/workspace.hpp>
+#include <decant/simd/instruction_set.hpp>
 #include <decant/version.hpp>

@@ -260,7 +260,8 @@ TEST(ServiceFault, LosesNoRequestWhenAllocationsFail) {
       Stream stream = service.submit(wanted);
       while (stream.next()) tokens += 1;
       error = stream.wait().error;
-      while (service.statistics().ended < service.statistics().submitted) std::this_thread::yield();
+      while (service.metrics().totals.ended < service.metrics().totals.submitted)
+        std::this_thread::yield();
       EXPECT_LE(heard, error ? tokens + 1 : 6);
     } catch (const std::bad_alloc&) {
       error = std::current_exception();

@@ -2,6 +2,7 @@
 #
 # The source compiles without FLAG, and with it is refused for REASON and nothing else.
 separate_arguments(OPTIONS)
+separate_arguments(FLAG)
 execute_process(COMMAND ${COMPILER} ${OPTIONS} -fsyntax-only ${SOURCE}
   RESULT_VARIABLE failed ERROR_VARIABLE said)
 if(failed)

@@ -7,3 +7,4 @@
 #include <decant/model/detail/decoder.hpp>
 #include <decant/model/detail/weights.hpp>
 #include <decant/model/detail/workspace.hpp>
+#include <decant/simd/detail/instruction_set.hpp>

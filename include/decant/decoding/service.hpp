@@ -3,95 +3,52 @@
 // The service's thread runs steps while there is something to do and sleeps while there is nothing.
 // Callers share an inbox and the stream of each request with it; no lock is held during a step.
 //
-// Tested by   tests/decoding/{service,scheduler_fault}_test.cpp
+// Tested by   tests/decoding/{service,stream,scheduler_fault}_test.cpp
 #pragma once
 
 #include <decant/core/error.hpp>
 #include <decant/core/types.hpp>
 #include <decant/decoding/request.hpp>
 #include <decant/decoding/scheduler.hpp>
+#include <decant/decoding/statistics.hpp>
+#include <decant/decoding/stream.hpp>
 
 #include <chrono>
 #include <condition_variable>
-#include <deque>
 #include <exception>
+#include <functional>
+#include <future>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <new>
-#include <optional>
 #include <span>
+#include <stdexcept>
 #include <stop_token>
 #include <thread>
+#include <type_traits>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
 namespace decant::inline v0::decoding {
 
-namespace detail {
-
-// What a service and the caller of a request share.
-struct Mailbox {
-  std::mutex mutex;
-  std::condition_variable changed;
-  std::deque<Token> tokens;
-  std::optional<Outcome> outcome;
-  std::stop_source cancel;
-
-  // Errors   std::bad_alloc; nothing is delivered then
-  void deliver(const std::vector<Token>& fresh) {
-    const std::lock_guard lock(mutex);
-    tokens.insert(tokens.end(), fresh.begin(), fresh.end());
-    changed.notify_all();
-  }
-  void end(Outcome&& with) noexcept {
-    const std::lock_guard lock(mutex);
-    outcome = std::move(with);
-    changed.notify_all();
-  }
+// A service has as many waiting requests as it takes. Nothing was changed.
+class QueueFull : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
 };
 
-}  // namespace detail
+struct ServiceOptions {
+  // Requests that wait, preempted ones among them, before another one is refused.
+  Index max_waiting = std::numeric_limits<Index>::max();
+};
 
-// The answer to a request of a service, as it grows. Its destructor cancels the request. Move-only;
-// one that was moved from can only be assigned to or destroyed.
-//
-// Errors   wait(): std::bad_alloc
-// Threads  next() and wait() for one thread at a time, cancel() for any
-class Stream {
- public:
-  explicit Stream(std::shared_ptr<detail::Mailbox> mailbox) : mailbox_(std::move(mailbox)) {}
-  Stream(Stream&&) noexcept = default;
-  Stream& operator=(Stream&& other) noexcept {
-    std::swap(mailbox_, other.mailbox_);
-    return *this;
-  }
-  ~Stream() { cancel(); }
-
-  // Waits for the next token; std::nullopt after the last one.
-  std::optional<Token> next() {
-    std::unique_lock lock(mailbox_->mutex);
-    mailbox_->changed.wait(lock, [&] { return !mailbox_->tokens.empty() || mailbox_->outcome; });
-    if (mailbox_->tokens.empty()) return std::nullopt;
-    const Token token = mailbox_->tokens.front();
-    mailbox_->tokens.pop_front();
-    return token;
-  }
-
-  // Waits for the end of the request.
-  Outcome wait() {
-    std::unique_lock lock(mailbox_->mutex);
-    mailbox_->changed.wait(lock, [&] { return mailbox_->outcome.has_value(); });
-    return *mailbox_->outcome;
-  }
-
-  // Ends the request before the next step.
-  void cancel() noexcept {
-    if (mailbox_) mailbox_->cancel.request_stop();
-  }
-
- private:
-  std::shared_ptr<detail::Mailbox> mailbox_;
+// What a monitor asks for, as of the last step whose events were delivered.
+struct ServiceMetrics {
+  SchedulerStatistics totals;
+  Index running = 0;
+  Index waiting = 0;
 };
 
 // Borrows a scheduler, which must not be used otherwise while the service exists. Its destructor
@@ -102,35 +59,61 @@ class Stream {
 // time in the queue among them, count from submit().
 //
 // Errors   std::system_error from the constructor if no thread can be started
-// Threads  any
+// Threads  any; the destructor not in the service's own
 class Service {
  public:
-  explicit Service(Scheduler& scheduler)
-      : scheduler_(scheduler), worker_([this](std::stop_token stop) { work(stop); }) {}
+  explicit Service(Scheduler& scheduler, const ServiceOptions& options = {})
+      : scheduler_(scheduler),
+        options_(options),
+        worker_([this](std::stop_token stop) { work(stop); }) {}
   Service(const Service&) = delete;
   Service& operator=(const Service&) = delete;
   ~Service() = default;  // joins the worker first, which ends the remaining requests
 
-  // Errors   as Scheduler::submit(); std::invalid_argument if options.cancel is set, since the
-  //          stream sets it
-  Stream submit(Request request) {
+  // Errors   as Scheduler::submit(), QueueFull; std::invalid_argument if options.cancel is set,
+  //          since the stream sets it
+  [[nodiscard]] Stream submit(Request request) {
     expects(!request.options.cancel.stop_possible(),
             "decoding::Service: options.cancel is the stream's to set");
-    scheduler_.check(request);
     auto mailbox = std::make_shared<detail::Mailbox>();
     request.options.cancel = mailbox->cancel.get_token();
-    {
-      const std::lock_guard lock(mutex_);
-      inbox_.push_back({std::move(request), mailbox, {}});
-    }
-    arrived_.notify_one();
-    return Stream(std::move(mailbox));
+    const RequestId id = post(std::move(request), mailbox);
+    return {std::move(mailbox), id};
   }
 
-  // As of the last step whose events were delivered.
-  SchedulerStatistics statistics() const {
+  // Without a stream: request.sink gets the tokens, on_end() the outcome, both in the service's
+  // thread, and request.options.cancel may be set. on_end() must not throw. Returns the request's
+  // number.
+  //
+  // Errors   as Scheduler::submit(), QueueFull; std::invalid_argument without on_end
+  RequestId submit(Request request, std::function<void(const Outcome&)> on_end) {
+    expects(on_end != nullptr, "decoding::Service: on_end is empty");
+    return post(std::move(request), std::make_shared<detail::Mailbox>(std::move(on_end)));
+  }
+
+  // Runs f() in the service's thread between two steps, where scheduler, pool and prefix tree stand
+  // still: to save a prefix cache, or to look at one. f() must not run steps, and the service's
+  // thread must not wait for the result.
+  //
+  // Errors   std::bad_alloc; what f() throws comes with the future
+  template <class F>
+  [[nodiscard]] std::future<std::invoke_result_t<F&>> run(F f) {
+    const auto task =
+        std::make_shared<std::packaged_task<std::invoke_result_t<F&>()>>(std::move(f));
+    auto result = task->get_future();
+    {
+      const std::lock_guard lock(mutex_);
+      tasks_.push_back([task] { (*task)(); });
+    }
+    arrived_.notify_one();
+    return result;
+  }
+
+  ServiceMetrics metrics() const {
     const std::lock_guard lock(mutex_);
-    return statistics_;
+    ServiceMetrics metrics = metrics_;
+    metrics.waiting += std::ssize(inbox_);
+    return metrics;
   }
 
  private:
@@ -141,6 +124,21 @@ class Service {
     std::shared_ptr<detail::Mailbox> mailbox;
     Stopwatch since;  // since it was submitted
   };
+
+  RequestId post(Request&& request, const std::shared_ptr<detail::Mailbox>& mailbox) {
+    scheduler_.check(request);
+    RequestId id = 0;
+    {
+      const std::lock_guard lock(mutex_);
+      const Index waiting = metrics_.waiting + std::ssize(inbox_);
+      expects<QueueFull>(waiting < options_.max_waiting, "decoding::Service: ", waiting,
+                         " requests are waiting, of at most ", options_.max_waiting);
+      inbox_.push_back({std::move(request), mailbox, {}});
+      id = ++last_;
+    }
+    arrived_.notify_one();
+    return id;
+  }
 
   void work(const std::stop_token& stop) noexcept {
     for (int failures = 0; wait_for_work(stop);) {
@@ -162,17 +160,22 @@ class Service {
   // False once the service is destroyed.
   bool wait_for_work(const std::stop_token& stop) noexcept {
     std::unique_lock lock(mutex_);
-    arrived_.wait(lock, stop, [&] { return !inbox_.empty() || !scheduler_.idle(); });
+    arrived_.wait(lock, stop,
+                  [&] { return !inbox_.empty() || !tasks_.empty() || !scheduler_.idle(); });
     return !stop.stop_requested();
   }
 
-  // Hands the requests of the inbox to the scheduler.
+  // Runs the tasks, and hands the requests of the inbox to the scheduler.
   void take_in() noexcept {
     std::vector<Letter> letters;
+    std::vector<std::function<void()>> tasks;
     {
       const std::lock_guard lock(mutex_);
       letters.swap(inbox_);
+      tasks.swap(tasks_);
+      metrics_.waiting += std::ssize(letters);  // until the next step has counted them
     }
+    for (const auto& task : tasks) task();
     for (Letter& letter : letters) {
       RequestId id = 0;
       try {
@@ -189,7 +192,7 @@ class Service {
   void deliver(std::span<Event> events) noexcept {
     {
       const std::lock_guard lock(mutex_);
-      statistics_ = scheduler_.statistics();
+      metrics_ = {scheduler_.statistics(), scheduler_.running(), scheduler_.waiting()};
     }
     for (Event& event : events) {
       const auto at = mailboxes_.find(event.request);
@@ -229,11 +232,14 @@ class Service {
   }
 
   Scheduler& scheduler_;
+  ServiceOptions options_;
   mutable std::mutex mutex_;
   std::condition_variable_any arrived_;
   std::vector<Letter> inbox_;
+  std::vector<std::function<void()>> tasks_;
+  RequestId last_ = 0;
   std::unordered_map<RequestId, std::shared_ptr<detail::Mailbox>> mailboxes_;  // the worker's own
-  SchedulerStatistics statistics_;
+  ServiceMetrics metrics_;
   std::jthread worker_;  // last, so that it ends before what it uses
 };
 

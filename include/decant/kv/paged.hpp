@@ -68,7 +68,7 @@ class Paged {
 
   // Another sequence that begins with what this one holds. Precondition: nothing is reserved that
   // was not published.
-  Paged fork() const {
+  [[nodiscard]] Paged fork() const {
     const auto pages = static_cast<std::size_t>(ceil_div(end_, pool_->page_tokens()));
     return Paged(*pool_, std::span(pages_).first(pages), end_);
   }

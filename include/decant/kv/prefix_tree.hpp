@@ -71,7 +71,7 @@ class PrefixTree {
     statistics_.reused_tokens += reused;
     statistics_.computed_tokens += prompt - reused;
   }
-  Paged<K, V> find(const CacheNamespace& space, std::span<const Token> prompt) {
+  [[nodiscard]] Paged<K, V> find(const CacheNamespace& space, std::span<const Token> prompt) {
     expects(!prompt.empty(), "kv::PrefixTree: the prompt is empty");
     std::vector<PageId> pages;
     clock_ += 1;
