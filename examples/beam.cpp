@@ -61,6 +61,7 @@ void beam(Options options) {
                          std::ssize(prompt) + search.max_new_tokens, checkpoint.config);
   search.answers = search.beams;
   search.end_tokens = checkpoint.end_tokens;
+  search.banned_tokens = tokenizer.unused_ids(checkpoint.config.vocabulary);
   const model::Decoder decoder(std::move(checkpoint.config), std::move(checkpoint.weights));
   ThreadPool threads(options.threads);
   model::Workspace workspace(decoder.config(),

@@ -57,9 +57,11 @@ void fork_and_share(const Options& options) {
   const std::vector<Token> prompt =
       examples::encode(tokenizer, options.prompt, "--prompt", checkpoint.config, options.model);
   examples::check_length("--prompt", std::ssize(prompt), checkpoint.config);
-  decoding::GenerateOptions generate = {.max_new_tokens = options.new_tokens,
-                                        .stop = {.end_tokens = checkpoint.end_tokens},
-                                        .sampler = {.temperature = 0.7}};
+  decoding::GenerateOptions generate = {
+      .max_new_tokens = options.new_tokens,
+      .stop = {.end_tokens = checkpoint.end_tokens},
+      .sampler = {.temperature = 0.7},
+      .banned_tokens = tokenizer.unused_ids(checkpoint.config.vocabulary)};
   const model::Decoder decoder(std::move(checkpoint.config), std::move(checkpoint.weights));
   ThreadPool threads(options.threads);
   model::Workspace workspace(decoder.config(), {.rows = 256}, threads);

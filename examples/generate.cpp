@@ -10,6 +10,7 @@
 #include <decant/files/utf8.hpp>
 #include <decant/kv/store.hpp>
 #include <decant/model/decoder.hpp>
+#include <decant/simd/instruction_set.hpp>
 #include <decant/text/text_stream.hpp>
 #include <decant/text/tokenizer.hpp>
 
@@ -121,7 +122,8 @@ void print(const Shown& shown) {
             << "time per output token  " << of.time_per_output_token() * 1e3 << " ms\n"
             << "prefill                " << of.prefill_tokens_per_second() << " tokens/s\n"
             << "decode                 " << of.decode_tokens_per_second() << " tokens/s\n"
-            << "cache                  " << examples::grouped(of.cache_bytes) << " bytes\n";
+            << "cache                  " << examples::grouped(of.cache_bytes) << " bytes\n"
+            << "instruction set        " << simd::instruction_set() << '\n';
 }
 
 // A line for each token: the one that was taken, then the most probable ones.
@@ -162,12 +164,14 @@ Shown stream(const Options& options, const text::Tokenizer& tokenizer,
     std::cout << std::exchange(waiting, "") << stops.push(text.push(token)) << std::flush;
     return std::cout.good() && !stops.stopped();
   };
+  decoding::GenerateOptions run = options.generate;
   if (!options.load_prefix.empty()) {
     examples::load_prefix(options.load_prefix, decoder, prompt, store);
+    run.cached_tokens = store.end();
   }
   examples::Drafter drafter = examples::drafter_of(options.drafts, options.load, options.generate,
-                                                   decoder.config(), store.capacity(), workspace);
-  auto generation = generate(decoder, store, workspace, prompt, options.generate, show, drafter);
+                                                   tokenizer, store.capacity(), workspace);
+  auto generation = generate(decoder, store, workspace, prompt, run, show, drafter);
   std::cout << waiting << stops.push(text.finish()) << stops.finish() << '\n';
   if (!options.save_prefix.empty()) {
     std::vector<Token> tokens = prompt;
@@ -221,6 +225,7 @@ void generate(Options options) {
   if (!options.save_prefix.empty()) files::NewFile(options.save_prefix);  // or fails before a word
   const std::vector<Token> prompt = encode(options, tokenizer, checkpoint);
   options.generate.stop.end_tokens = checkpoint.end_tokens;
+  options.generate.banned_tokens = tokenizer.unused_ids(checkpoint.config.vocabulary);
   options.generate.sampler = options.sampler.resolved();
   expects<examples::UsageError>(!options.drafts.ngram || options.drafts.model.empty(),
                                 "--draft-ngram: excludes --draft-model");

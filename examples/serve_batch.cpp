@@ -110,6 +110,7 @@ class Engine {
         tokenizer_(tokenizer),
         end_tokens_(checkpoint.end_tokens),
         begin_token_(checkpoint.begin_token),
+        banned_tokens_(tokenizer.unused_ids(decoder.config().vocabulary)),
         positions_(decoder.config().max_positions),
         workspace_(
             decoder.config(),
@@ -168,6 +169,7 @@ class Engine {
     if (request.prompt.empty() && begin_token_) request.prompt.push_back(*begin_token_);
     request.options.max_new_tokens = new_tokens(std::ssize(request.prompt), said.new_tokens);
     request.options.stop.end_tokens = end_tokens_;
+    request.options.banned_tokens = banned_tokens_;
     const auto answer = std::make_shared<Answer>(
         Answer{id, examples::ShownText(tokenizer_, request.prompt, said.stops)});
     request.sink = [answer](Token token) { return answer->push(token); };
@@ -249,6 +251,7 @@ class Engine {
   const text::Tokenizer& tokenizer_;
   std::vector<Token> end_tokens_;
   std::optional<Token> begin_token_;
+  std::vector<Token> banned_tokens_;
   Index positions_;
   model::Workspace workspace_;
   kv::PagePool<C> pool_;

@@ -67,7 +67,7 @@ void speculative(const Options& options) {
   examples::check_length("--prompt and --max-new-tokens", std::ssize(prompt) + options.new_tokens,
                          checkpoint.config);
   checkpoints::Checkpoint small = examples::load_draft_model(
-      options.draft_model.empty() ? options.model : options.draft_model, checkpoint.config);
+      options.draft_model.empty() ? options.model : options.draft_model, tokenizer);
   const model::Decoder decoder(std::move(checkpoint.config), std::move(checkpoint.weights));
   const model::Decoder draft_model(std::move(small.config), std::move(small.weights));
   ThreadPool threads(options.threads);

@@ -32,7 +32,7 @@ struct DraftOptions {
 
 inline void add_drafts(CommandLine& command, DraftOptions& options) {
   command.add_nonempty_text("--draft-model", options.model,
-                            "a smaller model of the same vocabulary for draft tokens",
+                            "a smaller model of the same tokens for draft tokens",
                             "FOLDER|FILE.gguf");
   command.add_flag("--draft-ngram", options.ngram,
                    "draft tokens by n-gram look-up; the text is the same");
@@ -42,17 +42,6 @@ inline void add_drafts(CommandLine& command, DraftOptions& options) {
 struct Drafter {
   std::function<std::span<const decant::Token>(const decant::decoding::History&, Index)> propose;
 };
-
-// The checkpoint of a draft model for a model of that configuration.
-inline decant::checkpoints::Checkpoint load_draft_model(
-    const std::string& path, const decant::model::Config& config,
-    const decant::checkpoints::LoadOptions& options = {}) {
-  decant::checkpoints::Checkpoint checkpoint = load(path, options);
-  decant::expects<UsageError>(checkpoint.config.vocabulary == config.vocabulary,
-                              "--draft-model: a vocabulary of ", checkpoint.config.vocabulary,
-                              ", the model has one of ", config.vocabulary);
-  return checkpoint;
-}
 
 // A draft model and its memory.
 class DraftModel {
@@ -77,11 +66,11 @@ class DraftModel {
   decant::decoding::ModelDrafter<Store> drafter_;
 };
 
-// The given drafter, for a model of that configuration with a store for `capacity` tokens.
+// The given drafter, for a model with that tokenizer and a store for `capacity` tokens.
 inline Drafter drafter_of(const DraftOptions& options,
                           const decant::checkpoints::LoadOptions& load_options,
                           const decant::decoding::GenerateOptions& generate,
-                          const decant::model::Config& config, Index capacity,
+                          const decant::text::Tokenizer& tokenizer, Index capacity,
                           decant::model::Workspace& workspace) {
   using decant::decoding::History;
   if (options.ngram) {
@@ -92,10 +81,11 @@ inline Drafter drafter_of(const DraftOptions& options,
   if (options.model.empty()) {
     return {[](const History&, Index) { return std::span<const decant::Token>(); }};
   }
-  const auto model =
-      std::make_shared<DraftModel>(load_draft_model(options.model, config, load_options),
-                                   std::min(capacity, config.max_positions),
-                                   workspace.limits().rows, workspace.executor(), generate);
+  decant::checkpoints::Checkpoint checkpoint =
+      load_draft_model(options.model, tokenizer, load_options);
+  const Index room = std::min(capacity, checkpoint.config.max_positions);
+  const auto model = std::make_shared<DraftModel>(
+      std::move(checkpoint), room, workspace.limits().rows, workspace.executor(), generate);
   return {[model](const History& history, Index most) { return model->propose(history, most); }};
 }
 

@@ -3,6 +3,7 @@
 #include <decant/checkpoints/load_checkpoint.hpp>
 #include <decant/codec/type.hpp>
 #include <decant/core/error.hpp>
+#include <decant/files/utf8.hpp>
 #include <decant/kernels/product.hpp>
 #include <decant/text/tokenizer.hpp>
 
@@ -56,6 +57,17 @@ checkpoints::Checkpoint load(const std::string& path, const checkpoints::LoadOpt
   checkpoints::Checkpoint checkpoint = checkpoints::load_checkpoint(path, options);
   for (const std::string& warning : checkpoint.warnings) std::cerr << "note: " << warning << '\n';
   return checkpoint;
+}
+
+checkpoints::Checkpoint load_draft_model(const std::string& path, const text::Tokenizer& tokenizer,
+                                         const checkpoints::LoadOptions& options) {
+  const text::Tokenizer own = load_tokenizer(path);
+  if (const auto id = tokenizer.first_difference(own)) {
+    expects<UsageError>(false, "--draft-model: its token ", *id, " is \"",
+                        files::printable(*own.spelling(*id)), "\", and the model's \"",
+                        files::printable(*tokenizer.spelling(*id)), '"');
+  }
+  return load(path, options);
 }
 
 text::Tokenizer load_tokenizer(const std::string& path) { return text::load_tokenizer(path); }

@@ -35,6 +35,11 @@ void add_load_options(CommandLine& command, decant::checkpoints::LoadOptions& op
 decant::checkpoints::Checkpoint load(const std::string& path,
                                      const decant::checkpoints::LoadOptions& options = {});
 
+// The checkpoint of a draft model for a model with that tokenizer.
+decant::checkpoints::Checkpoint load_draft_model(
+    const std::string& path, const decant::text::Tokenizer& tokenizer,
+    const decant::checkpoints::LoadOptions& options = {});
+
 // Its tokenizer, and its shape alone.
 decant::text::Tokenizer load_tokenizer(const std::string& path);
 decant::model::Config read_config(const std::string& path);

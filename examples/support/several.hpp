@@ -88,7 +88,8 @@ std::vector<std::string> beams(const Ground& ground, const SeveralOptions& optio
                                                 .answers = options.samples,
                                                 .max_new_tokens = ground.generate.max_new_tokens,
                                                 .length_penalty = options.length_penalty,
-                                                .end_tokens = ground.generate.stop.end_tokens};
+                                                .end_tokens = ground.generate.stop.end_tokens,
+                                                .banned_tokens = ground.generate.banned_tokens};
   std::vector<std::string> texts;
   for (const auto& answer : beam_search(ground.decoder, store, workspace, ground.prompt, search)) {
     ShownText shown(ground.tokenizer, ground.prompt, {});

@@ -310,6 +310,14 @@ TEST_F(EqualBeams, EndOnlyByATokenAmongTheBest) {
   EXPECT_EQ(answers[1].tokens, (Ids{0, 8}));
 }
 
+TEST_F(EqualBeams, NeverTakeABannedToken) {
+  const auto answers =
+      search({.beams = 2, .answers = 2, .max_new_tokens = 2, .banned_tokens = {7, 0}});
+  EXPECT_EQ(answers[0].tokens, (Ids{1, 8}));
+  EXPECT_EQ(answers[1].tokens, (Ids{2, 8}));
+  EXPECT_THROW(search({.beams = 2, .banned_tokens = {12}}), std::invalid_argument);
+}
+
 TEST_F(Beams, RefuseInvalidOptions) {
   for (const BeamOptions& options : {BeamOptions{.beams = 0},
                                      {.beams = 2, .answers = 3},

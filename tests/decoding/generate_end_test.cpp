@@ -57,6 +57,12 @@ TEST(End, AtTheFirstTokenLeavesNone) {
   EXPECT_EQ(result.statistics.generated_tokens, 0);
 }
 
+TEST(End, BannedTokensAreNeverSampled) {
+  const Generation result = recite({5, 9, 5}, {.max_new_tokens = 3, .banned_tokens = {9, 0}});
+  EXPECT_EQ(result.tokens, (Tokens{5, 1, 5}));  // of equal others the lowest id
+  EXPECT_THROW(recite({5}, {.banned_tokens = {12}}), std::invalid_argument);
+}
+
 // The end token is not fed, and every token before it was.
 TEST(End, LeavesTheWholeTextInTheStore) {
   const model::Decoder decoder = reference::reciting_decoder(Tokens{2, 3, 5, 6, 9, 0}, 12);

@@ -108,6 +108,15 @@ TEST(Dry, DoesNotLookBeyondABreaker) {
   EXPECT_EQ(penalised(options, Row(5, 0.0f), tokens, 0)[4], -1.0f);
 }
 
+// 2 would continue "1" and 3 "1 2"; a breaker is never penalised.
+TEST(Dry, ExemptsABreaker) {
+  PenaltyOptions options = {.dry = {.multiplier = 1, .base = 2, .allowed_length = 1}};
+  const Ids tokens = {1, 2, 1, 3, 1};
+  EXPECT_EQ(penalised(options, Row(4, 0.0f), tokens, 0), (Row{0, 0, -1, -1}));
+  options.dry.breakers = {2};
+  EXPECT_EQ(penalised(options, Row(4, 0.0f), tokens, 0), (Row{0, 0, 0, -1}));
+}
+
 // Against the definition, spelled out.
 TEST(Dry, AgreesWithALoopOverAllRepetitions) {
   std::mt19937 random(1);

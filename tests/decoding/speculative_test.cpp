@@ -351,14 +351,44 @@ TEST_F(Speculative, TakesDraftersWithSmallStores) {
   expect_same(expected, run({.max_new_tokens = 40}, circular));
 }
 
-TEST_F(Speculative, RefusesDraftsOfAnotherVocabulary) {
-  trial::Family family = trial::llama();
-  family.config.vocabulary += 1;
-  const model::Decoder other = trial::decoder_of(family);
-  F32Store store(family.config.geometry(), 120);
-  model::Workspace workspace(family.config, {.rows = 16});
-  ModelDrafter drafter(other, store, workspace, {});
-  EXPECT_THROW(run({.max_new_tokens = 4}, drafter), std::invalid_argument);
+// Of a vocabulary that is padded, or lacks tokens of the text.
+TEST_F(Speculative, TakesDraftsOfAVocabularyOfAnotherSize) {
+  for (Index more : {1, 23, -1, -30}) {
+    trial::Family family = trial::llama();
+    family.config.vocabulary += more;
+    const model::Decoder other = trial::decoder_of(family);
+    F32Store store(family.config.geometry(), 120);
+    model::Workspace workspace(family.config, {.rows = 16});
+    for (const double temperature : {0.0, 1.5}) {
+      const GenerateOptions options = {.max_new_tokens = 40,
+                                       .sampler = {.temperature = temperature, .seed = 5}};
+      store.rewind(0);
+      ModelDrafter drafter(other, store, workspace, options.sampler);
+      expect_same(plain(options), run(options, drafter));
+    }
+  }
+}
+
+// Every second draft is a token that the model does not know.
+TEST_F(Speculative, CutsDraftsBeforeATokenOfThePadding) {
+  struct Padded {
+    KnowingDrafter knowing;
+    Index known;
+    Ids drafts;
+
+    Index vocabulary() const { return known + 7; }
+    std::span<const Token> propose(const History& history, Index most) {
+      const auto right = knowing.propose(history, most);
+      drafts.assign(right.begin(), right.end());
+      if (drafts.size() > 1) drafts[1] = static_cast<Token>(known + 3);
+      return drafts;
+    }
+  };
+  const Outcome expected = plain({.max_new_tokens = 30});
+  Padded drafter{{.whole = whole(expected), .most = 4}, decoder_.config().vocabulary, {}};
+  const Outcome drafted = run({.max_new_tokens = 30}, drafter);
+  expect_same(expected, drafted);
+  EXPECT_GT(drafted.generation.statistics.accepted_tokens, 10);
 }
 
 TEST(Ngram, ProposesWhatFollowedTheLastTokens) {

@@ -119,3 +119,14 @@ execute_process(COMMAND ${PROGRAMS}/generate --temperature 0 --max-new-tokens 40
 if(NOT statistics MATCHES "ended by stop string\n")
   message(SEND_ERROR "no word of the stop string:\n${statistics}")
 endif()
+if(NOT statistics MATCHES "instruction set        [A-Zn]")
+  message(SEND_ERROR "no word of the instruction set:\n${statistics}")
+endif()
+
+# A saved prefix is not computed again, but for its last token.
+run(saving generate --prompt "JULIET:\nO " --max-new-tokens 5 --save-prefix begun)
+execute_process(COMMAND ${PROGRAMS}/generate --prompt "JULIET:\nO " --load-prefix begun --stats
+  WORKING_DIRECTORY ${WORK} OUTPUT_QUIET ERROR_VARIABLE statistics)
+if(NOT statistics MATCHES "cached tokens          [1-9]")
+  message(SEND_ERROR "a saved prefix was computed again:\n${statistics}")
+endif()

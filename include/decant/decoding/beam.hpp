@@ -43,6 +43,7 @@ struct BeamOptions {
   double length_penalty = 1.0;  // above 0 favours long answers, below 0 short ones
   EarlyStopping early_stopping = EarlyStopping::no;
   std::vector<Token> end_tokens = {};
+  std::vector<Token> banned_tokens = {};  // never in an answer (GenerateOptions)
 };
 
 struct BeamAnswer {

@@ -24,7 +24,6 @@
 #include <algorithm>
 #include <concepts>
 #include <cstddef>
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -78,7 +77,6 @@ struct Drafting {
   Propose propose;
   FunctionRef<std::span<const Candidate>(Index at)> distribution;
   bool tree = false;
-  std::optional<Index> vocabulary = {};  // of its drafts, if it names one
 };
 
 // Replaces `branches` by what a drafter proposes.
@@ -93,6 +91,14 @@ void propose(D& drafter, const History& history, Index most, Branches& branches)
   } else {
     const std::span<const Token> found = drafter.propose(history, most);
     branches.assign(1, {found.begin(), found.end()});
+  }
+}
+
+// Ends each branch before the first token that a model of this vocabulary does not know.
+inline void cut_unknown(Branches& branches, Index vocabulary) {
+  for (std::vector<Token>& branch : branches) {
+    branch.erase(std::ranges::find_if(branch, [&](Token token) { return token >= vocabulary; }),
+                 branch.end());
   }
 }
 

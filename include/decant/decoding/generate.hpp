@@ -42,13 +42,14 @@ Generation generate(const model::Decoder& decoder, S& store, model::Workspace& w
 //
 // A drafter saves steps and changes no token, unless rejection is asked for: a step verifies as
 // many drafts as the workspace has rows of logits for, less one; the one row of a default
-// workspace leaves room for none.
+// workspace leaves room for none. A drafter's vocabulary may be padded to another size; that its
+// tokens mean the same strings is the caller's to know (text::Tokenizer::first_difference()).
 //
 // Errors   before anything changed: std::invalid_argument (an empty prompt, ids outside the
 //          vocabulary, options, more cached_tokens than the store holds, a store or workspace made
-//          for another model, a prompt longer than learned positions, a drafter of another
-//          vocabulary), CacheFull if the prompt is longer than the store, CannotRewind if a ring
-//          has overwritten what the last prompt token needs. Later: BadLogits, NoCandidate,
+//          for another model, a prompt longer than learned positions, rejection with a tree),
+//          CacheFull if the prompt is longer than the store, CannotRewind if a ring has overwritten
+//          what the last prompt token needs. Later: BadLogits, NoCandidate,
 //          CacheFull if the pool lacks the pages of the prompt, std::invalid_argument if a mask or
 //          a draft does not fit the vocabulary, and whatever sink, mask and drafter throw; the
 //          store then holds a beginning of the sequence
@@ -62,13 +63,17 @@ Generation generate(const model::Decoder& decoder, S& store, model::Workspace& w
   constexpr bool kTree = TreeDrafter<D> && Forkable<S>;
   const auto propose = [&](const History& history, Index most, Branches& branches) {
     detail::propose<kTree>(drafter, history, most, branches);
+    if constexpr (requires { drafter.vocabulary(); }) {
+      if (drafter.vocabulary() > decoder.config().vocabulary) {
+        detail::cut_unknown(branches, decoder.config().vocabulary);
+      }
+    }
   };
   const auto distribution = [&]([[maybe_unused]] Index at) -> std::span<const Candidate> {
     if constexpr (DrafterWithDistribution<D>) return drafter.distribution(at);
     return {};
   };
   detail::Drafting drafting{propose, distribution, kTree};
-  if constexpr (requires { drafter.vocabulary(); }) drafting.vocabulary = drafter.vocabulary();
   return detail::generate(decoder, store, workspace, prompt, options, sink, &drafting);
 }
 

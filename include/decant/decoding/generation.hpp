@@ -45,6 +45,9 @@ struct GenerateOptions {
   std::optional<Index> log_probabilities = {};  // of each new token and so many most probable ones
   double max_seconds = std::numeric_limits<double>::infinity();  // checked between steps
   std::stop_token cancel = {};                                   // likewise, from any thread
+  // Never sampled: ids that the tokenizer has no token for (text::Tokenizer::unused_ids()), and
+  // whatever else must not occur.
+  std::vector<Token> banned_tokens = {};
   // For grammars: which tokens may follow the new ones so far, in the form that allow_only() takes.
   std::function<std::span<const std::uint32_t>(std::span<const Token>)> allowed = {};
 };

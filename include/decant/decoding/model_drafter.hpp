@@ -26,7 +26,9 @@
 
 namespace decant::inline v0::decoding {
 
-// Decoder, store and workspace are the drafter's own while it is used; the store begins empty.
+// Decoder, store and workspace are the drafter's own while it is used; the store begins empty. Its
+// vocabulary has the tokens of the model that it drafts for, and may be padded to another size. It
+// proposes nothing behind a token that it does not know.
 //
 // Units    most: drafts at once
 // Errors   the constructor: std::invalid_argument on invalid options of the sampler, on fewer than
@@ -82,8 +84,11 @@ class ModelDrafter {
     fed_.resize(static_cast<std::size_t>(store_.end()));
   }
 
-  // Feeds what the store lacks; false if it has no room for that.
+  // Feeds what the store lacks; false if it has no room for that, or does not know a token.
   bool catch_up() {
+    const auto unfed = std::span<const Token>(tokens_).subspan(fed_.size());
+    if (std::ranges::any_of(unfed, [&](Token token) { return token >= vocabulary(); }))
+      return false;
     if (std::ssize(tokens_) > detail::room(steps_.decoder, store_).tokens) return false;
     detail::feed(steps_, store_, tokens_, [] { return true; });
     fed_ = tokens_;

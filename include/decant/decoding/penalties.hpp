@@ -37,9 +37,10 @@ struct History {
 struct DryOptions {
   double multiplier = 0.0;  // 0: off
   double base = 1.75;
-  Index allowed_length = 2;          // of the longest repetition without a penalty
-  Index last = 0;                    // tokens that are searched, from the end; 0: all
-  std::vector<Token> breakers = {};  // a repetition does not extend across one of them
+  Index allowed_length = 2;  // of the longest repetition without a penalty
+  Index last = 0;            // tokens that are searched, from the end; 0: all
+  // A repetition does not extend across one of them, and none of them is penalised.
+  std::vector<Token> breakers = {};
 
   friend bool operator==(const DryOptions&, const DryOptions&) = default;
 };
@@ -69,6 +70,11 @@ void check(const PenaltyOptions& options, Index vocabulary);
 // Errors   std::invalid_argument on another number of words
 void allow_only(std::span<float> logits, std::span<const std::uint32_t> allowed);
 
+// Bans tokens of a row; ids outside it are ignored.
+//
+// Shape    logits are [vocabulary]
+void ban(std::span<float> logits, std::span<const Token> tokens) noexcept;
+
 // Applies biases and penalties under fixed options.
 //
 // Shape    logits are [vocabulary]
@@ -90,6 +96,7 @@ class Penalties {
   };
 
   bool counts() const noexcept;
+  bool is_breaker(Token token) const;
   static std::span<const Token> last_of(std::span<const Token> tokens, Index last);
   void check(std::span<const Token> tokens) const;
   Count& count_of(Token token) { return counts_[static_cast<std::size_t>(token)]; }

@@ -58,8 +58,8 @@ struct Route {
 // Cost     O(tokens) to hash the prompt, again where the next replica has another page size, and
 //          O(pages of the prompt) for each replica
 // Threads  a function of its arguments
-Route route(const kv::CacheNamespace& space, std::span<const Token> prompt,
-            std::span<const Replica> replicas, const RouterOptions& options = {});
+[[nodiscard]] Route route(const kv::CacheNamespace& space, std::span<const Token> prompt,
+                          std::span<const Replica> replicas, const RouterOptions& options = {});
 
 }  // namespace decant::inline v0::decoding
 

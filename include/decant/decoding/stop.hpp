@@ -9,10 +9,10 @@
 
 #include <decant/core/error.hpp>
 #include <decant/core/types.hpp>
+#include <decant/decoding/penalties.hpp>
 
 #include <algorithm>
 #include <cstddef>
-#include <limits>
 #include <span>
 #include <string>
 #include <string_view>
@@ -40,14 +40,6 @@ struct StopTokens {
     if (generated >= min_new_tokens) return;
     if (!ignore_end_tokens) ban(logits, end_tokens);
     ban(logits, stop_tokens);
-  }
-
- private:
-  static void ban(std::span<float> logits, std::span<const Token> tokens) {
-    for (Token token : tokens) {
-      if (token < 0 || token >= std::ssize(logits)) continue;
-      logits[static_cast<std::size_t>(token)] = -std::numeric_limits<float>::infinity();
-    }
   }
 };
 

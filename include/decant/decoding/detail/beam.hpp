@@ -125,8 +125,10 @@ class BeamSearch {
     std::vector<Extension> all;
     for (std::size_t beam = 0; beam < beams_.size(); ++beam) {
       const std::span<const float> logits = steps_.workspace.logits(static_cast<Index>(beam));
-      for (const LogProbability& best : top_log_probabilities(logits, looked_at())) {
+      const Index most = looked_at() + std::ssize(options_.banned_tokens);
+      for (const LogProbability& best : top_log_probabilities(logits, most)) {
         if (std::isinf(best.value)) break;
+        if (std::ranges::count(options_.banned_tokens, best.token) > 0) continue;
         all.push_back({beam, best.token, beams_[beam].sum + best.value});
       }
     }
@@ -171,7 +173,8 @@ std::vector<BeamAnswer> PagedRuns<kv::Paged<K, V>>::beam_search(const model::Dec
   constexpr const char* kWho = "decoding::beam_search";
   decoding::check(options);
   Steps<Store> steps{decoder, workspace};
-  const GenerateOptions prefill = {.cached_tokens = options.cached_tokens};
+  const GenerateOptions prefill = {.cached_tokens = options.cached_tokens,
+                                   .banned_tokens = options.banned_tokens};
   const Room room = check_run(steps, store, prompt, prefill, kWho);
   check_sequences(workspace, options.beams, "beams", kWho);
   Sequence<Store&> sequence(Text(prompt, prefill, decoder.config().vocabulary), store, room);

@@ -18,13 +18,9 @@ inline constexpr const char* kGenerate = "decoding::generate";
 // Refuses a drafter that a run cannot use.
 //
 // Errors   std::invalid_argument
-inline void check(const Drafting& drafting, const GenerateOptions& options,
-                  const model::Config& config) {
+inline void check(const Drafting& drafting, const GenerateOptions& options) {
   expects(!drafting.tree || options.verification == Verification::agreement, kGenerate,
           ": verification by rejection is for drafts in one branch");
-  expects(drafting.vocabulary.value_or(config.vocabulary) == config.vocabulary, kGenerate,
-          ": drafts of a vocabulary of ", drafting.vocabulary.value_or(0), ", for one of ",
-          config.vocabulary);
 }
 
 // How many drafts a step has room for beside the last token.
@@ -67,7 +63,7 @@ Generation generate(const model::Decoder& decoder, S& store, model::Workspace& w
   const model::Config& config = decoder.config();
   Steps<S> steps{decoder, workspace};
   const Room room = check_run(steps, store, prompt, options, kGenerate);
-  if (drafting != nullptr) check(*drafting, options, config);
+  if (drafting != nullptr) check(*drafting, options);
   Sequence<S&> sequence(Text(prompt, options, config.vocabulary), store, room);
   sequence.reuse_store(kGenerate);
   std::optional<Reason> ended = sequence.feed(steps);

@@ -71,6 +71,17 @@ DECANT_INLINE void Penalties::apply(std::span<float> logits, const History& hist
     penalise_repetitions(logits, last_of(history.tokens, options_.dry.last));
 }
 
+DECANT_INLINE void ban(std::span<float> logits, std::span<const Token> tokens) noexcept {
+  for (Token token : tokens) {
+    if (token < 0 || token >= std::ssize(logits)) continue;
+    logits[static_cast<std::size_t>(token)] = -std::numeric_limits<float>::infinity();
+  }
+}
+
+DECANT_INLINE bool Penalties::is_breaker(Token token) const {
+  return std::ranges::count(options_.dry.breakers, token) > 0;
+}
+
 DECANT_INLINE bool Penalties::counts() const noexcept {
   return options_.repetition != 1 || options_.presence != 0 || options_.frequency != 0;
 }
@@ -115,7 +126,7 @@ DECANT_INLINE void Penalties::match(std::span<const Token> tokens) {
   const std::size_t size = tokens.size();
   const auto back = [&](std::size_t n) { return tokens[size - 1 - n]; };
   std::size_t reach = 0;  // last tokens without a breaker
-  while (reach < size && std::ranges::count(options_.dry.breakers, back(reach)) == 0) ++reach;
+  while (reach < size && !is_breaker(back(reach))) ++reach;
   matches_.assign(size, 0);
   std::size_t left = 0, right = 0;  // the Z function of the tokens read backwards
   for (std::size_t at = 1; at < size; ++at) {
@@ -143,7 +154,7 @@ DECANT_INLINE void Penalties::penalise_repetitions(std::span<float> logits,
   for (std::size_t at = 1; at < tokens.size(); ++at) {
     const auto token = static_cast<std::size_t>(next(at));
     const std::size_t length = std::exchange(lengths_[token], 0);
-    if (length < allowed) continue;
+    if (length < allowed || is_breaker(next(at))) continue;
     const double cost = options_.dry.multiplier *
                         std::pow(options_.dry.base, static_cast<double>(length - allowed));
     if (std::isinf(logits[token])) continue;

@@ -79,6 +79,7 @@ inline void check(const GenerateOptions& options, std::span<const Token> prompt,
           options.prompt_tokens.value_or(0), ", of a prompt of ", prompt.size());
   expects(options.max_seconds >= 0, who, ": max_seconds is ", options.max_seconds);
   check_tokens(options.stop.stop_tokens, config, who, "stop tokens");
+  check_tokens(options.banned_tokens, config, who, "banned tokens");
   decoding::check(options.sampler);
   decoding::check(options.sampler.penalties, config.vocabulary);
 }

@@ -129,6 +129,7 @@ class Text {
                DraftDistribution distribution) {
     const std::span<float> logits = workspace.logits(first + row);
     if (options_.log_probabilities) raw_.assign(logits.begin(), logits.end());
+    ban(logits, options_.banned_tokens);
     options_.stop.ban_early(logits, std::ssize(answer()));
     if (options_.allowed) allow_only(logits, options_.allowed(answer()));
     Token token = 0;
