@@ -69,6 +69,7 @@ set(DECANT_HEADERS
   include/decant/attention/detail/score.hpp
   include/decant/attention/detail/segment.hpp
   include/decant/attention/detail/value_tile.hpp
+  include/decant/model/adapter.hpp
   include/decant/model/batch.hpp
   include/decant/model/config.hpp
   include/decant/model/context_shift.hpp
@@ -78,6 +79,8 @@ set(DECANT_HEADERS
   include/decant/model/store_check.hpp
   include/decant/model/weights.hpp
   include/decant/model/workspace.hpp
+  include/decant/model/detail/adapt.hpp
+  include/decant/model/detail/adapter.hpp
   include/decant/model/detail/decoder.hpp
   include/decant/model/detail/layer.hpp
   include/decant/model/detail/rows.hpp
@@ -144,6 +147,7 @@ set(DECANT_IO_HEADERS
   include/decant/files/detail/sealed_tensors.hpp
   include/decant/files/detail/tensor_files.hpp
   include/decant/checkpoints/checkpoint.hpp
+  include/decant/checkpoints/load_adapter.hpp
   include/decant/checkpoints/load_checkpoint.hpp
   include/decant/checkpoints/detail/checkpoint_config.hpp
   include/decant/checkpoints/detail/gguf_config.hpp
@@ -154,7 +158,9 @@ set(DECANT_IO_HEADERS
   include/decant/checkpoints/detail/hf_fields.hpp
   include/decant/checkpoints/detail/hf_rope.hpp
   include/decant/checkpoints/detail/llama_weights.hpp
+  include/decant/checkpoints/detail/load_adapter.hpp
   include/decant/checkpoints/detail/load_checkpoint.hpp
+  include/decant/checkpoints/detail/peft_config.hpp
   include/decant/checkpoints/detail/weight_reader.hpp
   include/decant/text/text_stream.hpp
   include/decant/text/tokenizer.hpp

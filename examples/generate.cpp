@@ -45,6 +45,7 @@ struct Options {
   std::vector<std::string> stops;
   checkpoints::LoadOptions load;
   examples::StoreOptions store;
+  std::string adapter;
   std::string load_prefix, save_prefix;
   examples::DraftOptions drafts;
   examples::SeveralOptions several;
@@ -56,6 +57,8 @@ struct Options {
 void declare(examples::CommandLine& command, Options& options) {
   decoding::GenerateOptions& generate = options.generate;
   examples::add_model(command, options.model, "a checkpoint (the embedded one)");
+  command.add_nonempty_text("--adapter", options.adapter, "a LoRA adapter that PEFT wrote",
+                            "FOLDER");
   command.add_text("--prompt", options.prompt, "the text to continue (\"ROMEO:\")");
   examples::add_number(command, "--max-new-tokens", generate.max_new_tokens,
                        "at most so many (100)", 0);
@@ -237,6 +240,11 @@ void generate(Options options) {
     if (options.store.kind == "contiguous") options.store.kind = "paged";  // to share the prompt
   }
   examples::set_window(options.store, checkpoint.config);
+  if (!options.adapter.empty()) {
+    const bool saved = !options.load_prefix.empty() || !options.save_prefix.empty();
+    expects<examples::UsageError>(!saved, "--adapter: excludes --load-prefix and --save-prefix");
+    options.generate.adapter = examples::load_adapter(options.adapter, checkpoint.config);
+  }
   const model::Decoder decoder(std::move(checkpoint.config), std::move(checkpoint.weights));
   const Index room = decoder.config().max_positions - std::ssize(prompt);
   const Index capacity = std::ssize(prompt) + std::min(room, options.generate.max_new_tokens);

@@ -1,5 +1,6 @@
 #include "support/model.hpp"
 
+#include <decant/checkpoints/load_adapter.hpp>
 #include <decant/checkpoints/load_checkpoint.hpp>
 #include <decant/codec/type.hpp>
 #include <decant/core/error.hpp>
@@ -68,6 +69,11 @@ checkpoints::Checkpoint load_draft_model(const std::string& path, const text::To
                         files::printable(*tokenizer.spelling(*id)), '"');
   }
   return load(path, options);
+}
+
+std::shared_ptr<const model::Adapter> load_adapter(const std::string& folder,
+                                                   const model::Config& config) {
+  return checkpoints::load_adapter(folder, config);
 }
 
 text::Tokenizer load_tokenizer(const std::string& path) { return text::load_tokenizer(path); }

@@ -8,10 +8,12 @@
 
 #include <decant/checkpoints/checkpoint.hpp>
 #include <decant/core/types.hpp>
+#include <decant/model/adapter.hpp>
 #include <decant/model/config.hpp>
 
 #include "support/command_line.hpp"
 
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -39,6 +41,10 @@ decant::checkpoints::Checkpoint load(const std::string& path,
 decant::checkpoints::Checkpoint load_draft_model(
     const std::string& path, const decant::text::Tokenizer& tokenizer,
     const decant::checkpoints::LoadOptions& options = {});
+
+// The adapter in a folder that PEFT wrote.
+std::shared_ptr<const decant::model::Adapter> load_adapter(const std::string& folder,
+                                                           const decant::model::Config& config);
 
 // Its tokenizer, and its shape alone.
 decant::text::Tokenizer load_tokenizer(const std::string& path);

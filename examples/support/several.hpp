@@ -89,7 +89,8 @@ std::vector<std::string> beams(const Ground& ground, const SeveralOptions& optio
                                                 .max_new_tokens = ground.generate.max_new_tokens,
                                                 .length_penalty = options.length_penalty,
                                                 .end_tokens = ground.generate.stop.end_tokens,
-                                                .banned_tokens = ground.generate.banned_tokens};
+                                                .banned_tokens = ground.generate.banned_tokens,
+                                                .adapter = ground.generate.adapter};
   std::vector<std::string> texts;
   for (const auto& answer : beam_search(ground.decoder, store, workspace, ground.prompt, search)) {
     ShownText shown(ground.tokenizer, ground.prompt, {});

@@ -63,6 +63,7 @@
 #include <decant/kv/prefix_tree.hpp>
 #include <decant/kv/ring.hpp>
 #include <decant/kv/store.hpp>
+#include <decant/model/adapter.hpp>
 #include <decant/model/batch.hpp>
 #include <decant/model/config.hpp>
 #include <decant/model/context_shift.hpp>

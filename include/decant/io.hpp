@@ -7,6 +7,7 @@
 #pragma once
 
 #include <decant/checkpoints/checkpoint.hpp>
+#include <decant/checkpoints/load_adapter.hpp>
 #include <decant/checkpoints/load_checkpoint.hpp>
 #include <decant/files/gguf.hpp>
 #include <decant/files/gguf_value.hpp>

@@ -234,6 +234,13 @@ broken(stranger)
 replace(${stranger}/tokenizer.json "\"added_tokens\": [" "\"added_tokens\": [{\"id\": 5000, \"content\": \"QQ\", \"special\": false, \"normalized\": false, \"single_word\": false, \"lstrip\": false, \"rstrip\": false},")
 refused(1 "stranger: its tokenizer has a token 5000, the model a vocabulary of 1024" generate --model ${stranger} --prompt aQQ)
 
+# An adapter of another model, of no kind, and beside a saved prefix, which knows of none.
+refused(1 "adapter_model.safetensors: does not fit the model: .*layer 0 is changed by"
+  generate --adapter ${ADAPTER})
+refused(1 "absent/adapter_config.json: cannot be opened" generate --adapter absent)
+refused(2 "--adapter: .*(empty|required)" generate --adapter=)
+refused(2 "--adapter: excludes --load-prefix and --save-prefix" generate --adapter ${ADAPTER} --save-prefix x)
+
 # A saved prefix of another kind, of another model, of no kind.
 execute_process(COMMAND ${PROGRAMS}/generate --save-prefix saved --max-new-tokens 4 --weights q8_0
   WORKING_DIRECTORY ${WORK} OUTPUT_QUIET COMMAND_ERROR_IS_FATAL ANY)

@@ -111,6 +111,20 @@ TEST(Allocation, DoesNotHappenInTheFirstStepEither) {
   EXPECT_EQ(allocations_of([&] { decoder.step(batch, workspace); }), 0);
 }
 
+TEST(Allocation, DoesNotHappenForAdapters) {
+  using Store = kv::Contiguous<codec::F32>;
+  const model::Decoder decoder = trial::decoder_of(trial::llama());
+  const std::vector<Token> tokens = trial::random_tokens(decoder.config(), 40, 1);
+  const model::Adapter adapter = trial::adapter_of(decoder.config(), 8);
+  ThreadPool pool(2);
+  Store one(decoder.config().geometry(), 40), other(decoder.config().geometry(), 40);
+  model::Workspace workspace(decoder.config(), {.rows = 41, .logit_rows = 2, .sequences = 2}, pool);
+  model::Batch<Store> batch;
+  batch.add(one, tokens, model::Logits::last, &adapter);
+  batch.add(other, std::span(tokens).first(1), model::Logits::last, &adapter);
+  EXPECT_EQ(allocations_of([&] { decoder.step(batch, workspace); }), 0);
+}
+
 // Two sequences in pages, one of them a fork, in one step of which any allocation may fail.
 TEST(Allocation, ThatFailsInAStepLeavesStoresAsTheyWere) {
   const model::Decoder decoder = trial::decoder_of(trial::llama());

@@ -2,12 +2,14 @@
 #pragma once
 
 #include "law/bits.hpp"
+#include "reference/adapter.hpp"
 #include "reference/model.hpp"
 #include "reference/to_weights.hpp"
 
 #include <decant/codec/plain.hpp>
 #include <decant/core/executor.hpp>
 #include <decant/kv/contiguous.hpp>
+#include <decant/model/adapter.hpp>
 #include <decant/model/batch.hpp>
 #include <decant/model/decoder.hpp>
 #include <decant/model/workspace.hpp>
@@ -118,6 +120,13 @@ inline model::Decoder decoder_of(const Family& family, codec::Type weights = cod
   return {family.config, reference::to_weights(random, weights)};
 }
 
+// Changes every projection of every layer, by different ranks.
+inline model::Adapter adapter_of(const model::Config& config, std::uint64_t seed) {
+  return reference::to_adapter(
+      config, reference::random_changes(config, seed, 1 + static_cast<Index>(seed % 9),
+                                        reference::all_projections(config)));
+}
+
 inline std::vector<Token> random_tokens(const model::Config& config, Index count, unsigned seed) {
   std::mt19937 random(seed);
   std::vector<Token> tokens(static_cast<std::size_t>(count));
@@ -164,8 +173,10 @@ class Runner {
  public:
   using Store = kv::Contiguous<K, V>;
 
-  Runner(const model::Decoder& decoder, Index capacity, Executor& executor = serial_executor())
+  Runner(const model::Decoder& decoder, Index capacity, Executor& executor = serial_executor(),
+         const model::Adapter* adapter = nullptr)
       : decoder_(decoder),
+        adapter_(adapter),
         store_(poisoned_store<K, V>(decoder.config(), capacity)),
         workspace_(decoder.config(), {.rows = capacity, .logit_rows = capacity, .sequences = 1},
                    executor) {}
@@ -175,7 +186,7 @@ class Runner {
   // Feeds the tokens in one step and gives the logits asked for.
   Rows feed(std::span<const Token> tokens, model::Logits wanted = model::Logits::all) {
     batch_.clear();
-    batch_.add(store_, tokens, wanted);
+    batch_.add(store_, tokens, wanted, adapter_);
     decoder_.step(batch_, workspace_);
     Rows rows;
     for (Index i = 0; i < batch_.logit_rows(); ++i) {
@@ -203,6 +214,7 @@ class Runner {
 
  private:
   const model::Decoder& decoder_;
+  const model::Adapter* adapter_;
   Store store_;
   model::Workspace workspace_;
   model::Batch<Store> batch_;
@@ -211,8 +223,10 @@ class Runner {
 // The logits of every token, decoded one at a time, alone, on one thread: the reference of the
 // tests.
 template <codec::Codec K, codec::Codec V = K>
-Rows decoded(const model::Decoder& decoder, std::span<const Token> tokens) {
-  return Runner<K, V>(decoder, std::ssize(tokens)).feed_one_by_one(tokens);
+Rows decoded(const model::Decoder& decoder, std::span<const Token> tokens,
+             const model::Adapter* adapter = nullptr) {
+  return Runner<K, V>(decoder, std::ssize(tokens), serial_executor(), adapter)
+      .feed_one_by_one(tokens);
 }
 
 }  // namespace decant::trial

@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <random>
 #include <utility>
 #include <vector>
@@ -47,7 +48,10 @@ auto counted(decltype(Request::drafter) drafter, Index& branched) {
   };
 }
 
-Request random_request(const model::Config& config, std::mt19937& random, Index& branched) {
+using Adapters = std::vector<std::shared_ptr<const model::Adapter>>;
+
+Request random_request(const model::Config& config, const Adapters& adapters, std::mt19937& random,
+                       Index& branched) {
   Request request = {.prompt = random_prompt(config, random), .priority = below<int>(random, 3)};
   decoding::GenerateOptions& options = request.options;
   options.max_new_tokens = below(random, 24);
@@ -57,6 +61,7 @@ Request random_request(const model::Config& config, std::mt19937& random, Index&
   options.sampler.seed = random();
   options.sampler.temperature = 0.3 * below<double>(random, 5);
   options.sampler.penalties.repetition = below(random, 2) == 0 ? 1.0 : 1.3;
+  if (below(random, 4) == 0) options.adapter = adapters[below<std::size_t>(random, 2)];
   const Index drafts = below(random, 4);
   if (drafts == 0) request.drafter = decoding::drafts_of(decoding::NgramDrafter{.shortest = 1});
   if (drafts == 1) {
@@ -142,10 +147,13 @@ TYPED_TEST_SUITE(SchedulerLaw, ScheduledCodecs);
 TYPED_TEST(SchedulerLaw, GivesEveryRequestTheBitsOfItsRunAlone) {
   const model::Decoder decoder = trial::decoder_of(trial::llama());
   std::mt19937 random(11);
+  const Adapters adapters = {
+      std::make_shared<model::Adapter>(trial::adapter_of(decoder.config(), 3)),
+      std::make_shared<model::Adapter>(trial::adapter_of(decoder.config(), 13))};
   std::vector<Request> requests;
   Index branched = 0;
   for (int n = 0; n < (trial::kSlowBuild ? 60 : 200); ++n) {
-    requests.push_back(random_request(decoder.config(), random, branched));
+    requests.push_back(random_request(decoder.config(), adapters, random, branched));
   }
   const Results results = run<TypeParam>(decoder, requests, random);
   ASSERT_EQ(results.generations.size(), requests.size());

@@ -36,11 +36,11 @@ double worst_difference(const A& a, const B& b) {
 
 // All logits when the tokens are fed in chunks of at most `size`.
 template <codec::Codec C = codec::F32>
-Rows chunked(const model::Decoder& decoder, std::span<const Token> tokens, std::size_t size) {
+Rows chunked(const model::Decoder& decoder, std::span<const Token> tokens, std::size_t size,
+             const model::Adapter* adapter = nullptr) {
   const auto most = static_cast<Index>(size);
-  return Runner<C>(decoder, std::ssize(tokens)).feed_in_chunks(tokens, [=](Index left) {
-    return std::min(most, left);
-  });
+  return Runner<C>(decoder, std::ssize(tokens), serial_executor(), adapter)
+      .feed_in_chunks(tokens, [=](Index left) { return std::min(most, left); });
 }
 
 // What follows the last token, computed from an empty store.

@@ -4,6 +4,7 @@
 #include <decant/kernels/detail/norm.hpp>
 #include <decant/kernels/detail/row_tiles.hpp>
 #include <decant/kernels/detail/softmax.hpp>
+#include <decant/model/detail/adapter.hpp>
 #include <decant/model/detail/decoder.hpp>
 #include <decant/model/detail/weights.hpp>
 #include <decant/model/detail/workspace.hpp>

@@ -19,10 +19,12 @@
 #include <decant/core/types.hpp>
 #include <decant/decoding/detail/paged_runs.hpp>
 #include <decant/kv/paged.hpp>
+#include <decant/model/adapter.hpp>
 #include <decant/model/decoder.hpp>
 #include <decant/model/workspace.hpp>
 
 #include <cmath>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -43,7 +45,8 @@ struct BeamOptions {
   double length_penalty = 1.0;  // above 0 favours long answers, below 0 short ones
   EarlyStopping early_stopping = EarlyStopping::no;
   std::vector<Token> end_tokens = {};
-  std::vector<Token> banned_tokens = {};  // never in an answer (GenerateOptions)
+  std::vector<Token> banned_tokens = {};               // never in an answer (GenerateOptions)
+  std::shared_ptr<const model::Adapter> adapter = {};  // of all beams (GenerateOptions)
 };
 
 struct BeamAnswer {

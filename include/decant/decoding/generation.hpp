@@ -8,12 +8,14 @@
 #include <decant/decoding/sampler.hpp>
 #include <decant/decoding/statistics.hpp>
 #include <decant/decoding/stop.hpp>
+#include <decant/model/adapter.hpp>
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <span>
 #include <stop_token>
@@ -50,6 +52,9 @@ struct GenerateOptions {
   std::vector<Token> banned_tokens = {};
   // For grammars: which tokens may follow the new ones so far, in the form that allow_only() takes.
   std::function<std::span<const std::uint32_t>(std::span<const Token>)> allowed = {};
+  // What changes the model's projections for this sequence; tokens that a store holds already were
+  // computed with the same one.
+  std::shared_ptr<const model::Adapter> adapter = {};
 };
 
 // Why a run ended.

@@ -90,7 +90,7 @@ class ModelDrafter {
     if (std::ranges::any_of(unfed, [&](Token token) { return token >= vocabulary(); }))
       return false;
     if (std::ssize(tokens_) > detail::room(steps_.decoder, store_).tokens) return false;
-    detail::feed(steps_, store_, tokens_, [] { return true; });
+    detail::feed(steps_, store_, tokens_, nullptr, [] { return true; });
     fed_ = tokens_;
     return true;
   }

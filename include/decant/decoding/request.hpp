@@ -28,15 +28,23 @@ using RequestId = std::uint64_t;
 // and cancel requests, but neither step nor preempt.
 struct Request {
   std::vector<Token> prompt = {};
-  GenerateOptions options = {};             // max_seconds counts from when it is submitted
-  int priority = 0;                         // the higher one first
-  kv::CacheNamespace cache_namespace = {};  // pages are shared within one namespace
+  GenerateOptions options = {};  // max_seconds counts from when it is submitted
+  int priority = 0;              // the higher one first
+  // Pages are shared within one namespace. Its `adapter` follows from options.adapter and stays 0.
+  kv::CacheNamespace cache_namespace = {};
   // Replaces `branches` by branches of at most `most` draft tokens: they save steps and change no
   // token. drafts_of() makes it of a drafter.
   std::function<void(const History&, Index most, Branches& branches)> drafter = {};
   // Gets each new token; false ends the text after that token.
   std::function<bool(Token)> sink = {};
 };
+
+// The namespace in which a scheduler caches the prefix of a request: its own, and its adapter's.
+inline kv::CacheNamespace namespace_of(const Request& request) noexcept {
+  kv::CacheNamespace space = request.cache_namespace;
+  if (request.options.adapter != nullptr) space.adapter = request.options.adapter->id();
+  return space;
+}
 
 // Makes Request::drafter of a drafter.
 template <class D>

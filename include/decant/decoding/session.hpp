@@ -12,12 +12,14 @@
 #include <decant/decoding/generate.hpp>
 #include <decant/decoding/generation.hpp>
 #include <decant/kv/store.hpp>
+#include <decant/model/adapter.hpp>
 #include <decant/model/decoder.hpp>
 #include <decant/model/workspace.hpp>
 
 #include <algorithm>
 #include <concepts>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <utility>
 #include <vector>
@@ -29,11 +31,11 @@ template <kv::Store S>
 class Session {
  public:
   // Takes a store, and the tokens that it holds: those of a snapshot that was restored, or of a
-  // prefix that was found.
+  // prefix that was found; and the adapter with which they were computed.
   //
   // Errors   std::invalid_argument if the store holds another number of tokens
-  explicit Session(S store, std::vector<Token> tokens = {})
-      : store_(std::move(store)), tokens_(std::move(tokens)) {
+  explicit Session(S store, std::vector<Token> tokens = {}, const model::Adapter* adapter = nullptr)
+      : store_(std::move(store)), tokens_(std::move(tokens)), adapter_(id_of(adapter)) {
     expects(store_.end() == std::ssize(tokens_), "decoding::Session: ", tokens_.size(),
             " tokens for a store that holds ", store_.end());
   }
@@ -53,7 +55,9 @@ class Session {
   Session fork() const
   requires Forkable<S>
   {
-    return Session(store_.fork(), tokens_);
+    Session copy(store_.fork(), tokens_);
+    copy.adapter_ = adapter_;
+    return copy;
   }
 
  private:
@@ -62,13 +66,18 @@ class Session {
                              model::Workspace& workspace, std::span<const Token> prompt,
                              GenerateOptions options, Sink&& sink, D&... drafter);
 
+  static std::uint64_t id_of(const model::Adapter* adapter) noexcept {
+    return adapter == nullptr ? 0 : adapter->id();
+  }
+
   S store_;
   std::vector<Token> tokens_;
+  std::uint64_t adapter_;  // with which they were computed; 0 for none
 };
 
 // generate() on the store of a session, with a drafter or without. What the store has in common
-// with the prompt is reused, and the rest dropped first; the session then holds what the store
-// holds, after an exception too.
+// with the prompt is reused, if it was computed with the same adapter, and the rest dropped first;
+// the session then holds what the store holds, after an exception too.
 //
 // Errors   as generate(), and std::invalid_argument if options.cached_tokens is set
 template <kv::Store S, std::predicate<Token> Sink, class... D>
@@ -79,9 +88,11 @@ Generation generate(const model::Decoder& decoder, Session<S>& session, model::W
   expects(options.cached_tokens == 0, "decoding::generate: cached_tokens is ",
           options.cached_tokens, ", but a session counts them itself");
   std::vector<Token> tokens(prompt.begin(), prompt.end());
-  options.cached_tokens = session.cached_tokens(prompt);
+  const std::uint64_t adapter = Session<S>::id_of(options.adapter.get());
+  options.cached_tokens = adapter == session.adapter_ ? session.cached_tokens(prompt) : 0;
   session.store_.rewind(options.cached_tokens);
   session.tokens_ = std::move(tokens);
+  session.adapter_ = adapter;
   const auto record = [&](Token token) {
     session.tokens_.push_back(token);
     return sink(token);

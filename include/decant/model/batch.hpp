@@ -17,6 +17,8 @@
 
 namespace decant::inline v0::model {
 
+class Adapter;
+
 // The largest step that a workspace has room for.
 struct Limits {
   Index rows = 512;
@@ -37,8 +39,8 @@ std::span<attention::Sequence<S>> sequences(Batch<S>& batch) noexcept {
 // Which rows of an entry get logits.
 enum class Logits { none, last, all };
 
-// The order of add() is the order of rows and of logits. Stores are borrowed until the step is
-// done.
+// The order of add() is the order of rows and of logits. Stores and adapters are borrowed until the
+// step is done.
 //
 // Errors   std::invalid_argument, std::bad_alloc; the batch is then as it was
 // Cost     add copies the tokens and looks at every entry; clear does not release memory
@@ -51,21 +53,25 @@ class Batch {
     Index first_row;
     Index rows;
     Logits wanted;
+    const Adapter* adapter;  // null for none
 
     // Where a row of the batch, one of this entry's, stands in its sequence.
     Position position(Index row) const { return store->end() + row - first_row; }
   };
 
+  // Rows of one sequence all have the same adapter, or none: what its store holds depends on it.
+  //
   // Shape    tokens is [rows], at least one, and not the batch's own
   // Errors   std::invalid_argument for no tokens, or a store that is in the batch already
-  void add(S& store, std::span<const Token> tokens, Logits wanted = Logits::last) {
+  void add(S& store, std::span<const Token> tokens, Logits wanted = Logits::last,
+           const Adapter* adapter = nullptr) {
     expects(!tokens.empty(), "model::Batch::add: no tokens");
     for (const Entry& entry : entries_) {
       expects(entry.store != &store,
               "model::Batch::add: the store is in the batch already, as entry ",
               &entry - entries_.data());
     }
-    const Entry entry = {&store, rows(), std::ssize(tokens), wanted};
+    const Entry entry = {&store, rows(), std::ssize(tokens), wanted, adapter};
     tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
     try {
       sequences_.push_back({.store = &store, .rows = entry.rows});

@@ -52,6 +52,8 @@ class Admission {
             "; a scheduler finds them in its prefix cache");
     expects(options.verification == Verification::agreement, who,
             ": verification by rejection is for generate() alone");
+    expects(request.cache_namespace.adapter == 0, who, ": cache_namespace.adapter is ",
+            request.cache_namespace.adapter, "; a scheduler takes it from options.adapter");
     const Index prompt = std::ssize(request.prompt);
     check_fits(prompt, room, who);
     const Index fed = std::max<Index>(0, options.max_new_tokens - 1);  // all but the last

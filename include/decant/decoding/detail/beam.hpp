@@ -174,7 +174,8 @@ std::vector<BeamAnswer> PagedRuns<kv::Paged<K, V>>::beam_search(const model::Dec
   decoding::check(options);
   Steps<Store> steps{decoder, workspace};
   const GenerateOptions prefill = {.cached_tokens = options.cached_tokens,
-                                   .banned_tokens = options.banned_tokens};
+                                   .banned_tokens = options.banned_tokens,
+                                   .adapter = options.adapter};
   const Room room = check_run(steps, store, prompt, prefill, kWho);
   check_sequences(workspace, options.beams, "beams", kWho);
   Sequence<Store&> sequence(Text(prompt, prefill, decoder.config().vocabulary), store, room);

@@ -23,7 +23,7 @@ struct Job {
   Job(RequestId name, Request&& request, Index vocabulary, const Room& room,
       kv::PagePool<K, V>& pool, const Stopwatch& since)
       : id(name),
-        cache_namespace(request.cache_namespace),
+        cache_namespace(namespace_of(request)),
         drafter(std::move(request.drafter)),
         sink(std::move(request.sink)),
         sequence(Text(request.prompt, std::move(request.options), vocabulary, since), Store(pool),

@@ -83,7 +83,8 @@ class Sequence {
   std::optional<Reason> feed(Steps<S>& steps) {
     return unless_full([&] {
       std::optional<Reason> why;
-      detail::feed(steps, store_, text_.tokens(), [&] { return !(why = text_.interruption()); });
+      detail::feed(steps, store_, text_.tokens(), adapter(),
+                   [&] { return !(why = text_.interruption()); });
       return why;
     });
   }
@@ -175,10 +176,10 @@ class Sequence {
   void fill(model::Batch<S>& batch) {
     if (rows_ == 0) return;
     using Drafts = std::span<const Token>;
-    detail::fill(batch, store_, text_.tokens(), rows_,
+    detail::fill(batch, store_, text_.tokens(), rows_, adapter(),
                  branches_.empty() ? Drafts() : Drafts(branches_.front()));
     for (std::size_t at = 0; at < forks_.size(); ++at) {
-      detail::fill(batch, forks_[at], text_.tokens(), 1, Drafts(branches_[at + 1]));
+      detail::fill(batch, forks_[at], text_.tokens(), 1, adapter(), Drafts(branches_[at + 1]));
     }
   }
 
@@ -209,6 +210,8 @@ class Sequence {
  private:
   static constexpr auto kNone = [](Index) { return std::span<const Candidate>(); };
   static inline const DraftDistribution kNoDistribution = kNone;
+
+  const model::Adapter* adapter() const noexcept { return text_.options().adapter.get(); }
 
   // A full store ends a text that has begun; before its first new token the caller gets the
   // exception.

@@ -8,6 +8,7 @@
 #include <decant/core/executor.hpp>
 #include <decant/decoding/generation.hpp>
 #include <decant/kv/store.hpp>
+#include <decant/model/adapter.hpp>
 #include <decant/model/batch.hpp>
 #include <decant/model/decoder.hpp>
 #include <decant/model/store_check.hpp>
@@ -80,6 +81,8 @@ inline void check(const GenerateOptions& options, std::span<const Token> prompt,
   expects(options.max_seconds >= 0, who, ": max_seconds is ", options.max_seconds);
   check_tokens(options.stop.stop_tokens, config, who, "stop tokens");
   check_tokens(options.banned_tokens, config, who, "banned tokens");
+  expects(options.adapter == nullptr || options.adapter->config() == config, who,
+          ": the adapter was made for another configuration");
   decoding::check(options.sampler);
   decoding::check(options.sampler.penalties, config.vocabulary);
 }
@@ -133,27 +136,29 @@ inline void check_sequences(const model::Workspace& workspace, Index sequences, 
 // last token. The last token of the sequence and each draft have a row of logits.
 template <kv::Store S>
 void fill(model::Batch<S>& batch, S& store, std::span<const Token> sequence, Index rows,
-          std::span<const Token> drafts = {}) {
+          const model::Adapter* adapter, std::span<const Token> drafts = {}) {
   const auto next =
       sequence.subspan(static_cast<std::size_t>(store.end()), static_cast<std::size_t>(rows));
   const bool last = store.end() + rows == std::ssize(sequence);
   if (drafts.empty()) {
-    return batch.add(store, next, last ? model::Logits::last : model::Logits::none);
+    return batch.add(store, next, last ? model::Logits::last : model::Logits::none, adapter);
   }
   std::vector<Token> tokens(next.begin(), next.end());
   tokens.insert(tokens.end(), drafts.begin(), drafts.end());
-  batch.add(store, tokens, model::Logits::all);
+  batch.add(store, tokens, model::Logits::all, adapter);
 }
 
 // Feeds what a store lacks of a sequence, as many rows a step as workspace and store take; row 0
 // then has the logits of the last token. go_on() is asked before each step and may end it.
 template <kv::Store S>
-void feed(Steps<S>& steps, S& store, std::span<const Token> sequence, FunctionRef<bool()> go_on) {
+void feed(Steps<S>& steps, S& store, std::span<const Token> sequence, const model::Adapter* adapter,
+          FunctionRef<bool()> go_on) {
   while (store.end() < std::ssize(sequence) && go_on()) {
     steps.batch.clear();
     fill(steps.batch, store, sequence,
          std::min(
-             {steps.workspace.limits().rows, store.chunk(), std::ssize(sequence) - store.end()}));
+             {steps.workspace.limits().rows, store.chunk(), std::ssize(sequence) - store.end()}),
+         adapter);
     steps.run();
   }
 }

@@ -27,6 +27,9 @@ namespace decant::inline v0::kernels::detail {
 // Columns of one pass over the rows: 64 outputs of f32 take 512 KiB of the second-level cache.
 inline constexpr Index kStretchColumns = 2048;
 
+// A panel of so few columns lies in one page of memory, and is over before it is a stream.
+inline constexpr Index kShortColumns = 64;
+
 // Writes the starting values of the sums of outputs [first, first + count) of some rows, unless
 // they begin at zero; returns which of the two it is.
 inline Begin begin_sums(const Product& product, Range rows, Index first, Index count) {
@@ -138,17 +141,27 @@ void multiply_panels(const Weights& weights, Index panel, const RowTiles& tiles,
   }
 }
 
-// One row: as many panels at once as there are streams of memory worth reading.
-template <class Weights>
+// One row, P panels at once.
+template <int P, class Weights>
 void multiply_row(const Weights& weights, Range panels, const RowTiles& tiles,
                   const Product& product) {
   const Range columns = {0, weights.columns()};
   const Index first = panels.begin * kLanes;
   const Index outputs = std::min(weights.rows(), panels.end * kLanes) - first;
   const Begin begin = begin_sums(product, {0, 1}, first, outputs);
-  for (Index panel = panels.begin; panel < panels.end; panel += kRowPanels) {
-    multiply_outputs<1, kRowPanels>(weights, panel, tiles, 0, columns, product, begin);
+  for (Index panel = panels.begin; panel < panels.end; panel += P) {
+    multiply_outputs<1, P>(weights, panel, tiles, 0, columns, product, begin);
   }
+}
+
+// One row: as many panels at once as there are streams of memory worth reading. A matrix without so
+// many, or with panels too short to be streams, is read from front to back.
+template <class Weights>
+void multiply_row(const Weights& weights, Range panels, const RowTiles& tiles,
+                  const Product& product) {
+  const bool streams = weights.panels() >= kRowPanels && weights.columns() > kShortColumns;
+  streams ? multiply_row<kRowPanels>(weights, panels, tiles, product)
+          : multiply_row<1>(weights, panels, tiles, product);
 }
 
 template <class Weights>

@@ -18,6 +18,7 @@
 #include <decant/kv/store.hpp>
 #include <decant/model/batch.hpp>
 #include <decant/model/config.hpp>
+#include <decant/model/detail/adapt.hpp>
 #include <decant/model/detail/rows.hpp>
 #include <decant/model/detail/sink_tokens.hpp>
 #include <decant/model/detail/step_buffers.hpp>
@@ -67,6 +68,15 @@ inline void multiply(const kernels::Matrix& matrix, const kernels::Product& prod
   };
   profiled(workspace.profile(), Operation::products, work,
            [&] { matrix.multiply(product, buffers(workspace).tiles, workspace.executor()); });
+}
+
+// One of the layer's products over all rows, and what adapters change in it.
+inline void multiply(const Linear& linear, LayerProduct which, Index layer,
+                     const kernels::Product& product, Workspace& workspace) {
+  kernels::Product biased = product;
+  biased.bias = bias_of(linear);
+  multiply(linear.matrix, biased, workspace);
+  adapt(which, layer, product, workspace);
 }
 
 // Normalises and rotates the heads of one row in place, as the model asks.
@@ -188,26 +198,24 @@ inline void activate_rows(const Config& config, Index rows, Workspace& workspace
 }
 
 // stream += down(act(gate) * up), or stream += down(act(up)), of the normed rows.
-inline void feed_forward(const Config& config, const LayerWeights& weights, Index rows,
+inline void feed_forward(const Config& config, const LayerWeights& weights, Index layer, Index rows,
                          Workspace& workspace) {
   StepBuffers& step = buffers(workspace);
-  multiply(weights.up.matrix,
+  multiply(weights.up, LayerProduct::up, layer,
            {.rows = rows,
             .in = step.normed.data(),
             .in_stride = config.hidden_size,
             .out = step.inner.data(),
-            .out_stride = config.up_size(),
-            .bias = bias_of(weights.up)},
+            .out_stride = config.up_size()},
            workspace);
   activate_rows(config, rows, workspace);
-  multiply(weights.down.matrix,
+  multiply(weights.down, LayerProduct::down, layer,
            {.rows = rows,
             .in = step.inner.data(),
             .in_stride = config.up_size(),
             .out = step.stream.data(),
             .out_stride = config.hidden_size,
-            .add = true,
-            .bias = bias_of(weights.down)},
+            .add = true},
            workspace);
 }
 
@@ -216,25 +224,23 @@ template <kv::Store S>
 void self_attention(const Config& config, const LayerWeights& weights, Index layer, Batch<S>& batch,
                     Workspace& workspace) {
   StepBuffers& step = buffers(workspace);
-  multiply(weights.qkv.matrix,
+  multiply(weights.qkv, LayerProduct::qkv, layer,
            {.rows = batch.rows(),
             .in = step.normed.data(),
             .in_stride = config.hidden_size,
             .out = step.qkv.data(),
-            .out_stride = config.qkv_size(),
-            .bias = bias_of(weights.qkv)},
+            .out_stride = config.qkv_size()},
            workspace);
   if (config.has_sink_tokens(layer)) rotate_behind_window(config, layer, step);
   store_rows(config, weights, layer, batch, workspace);
   attend_rows(config, layer, batch, workspace);
-  multiply(weights.attention_output.matrix,
+  multiply(weights.attention_output, LayerProduct::attention_output, layer,
            {.rows = batch.rows(),
             .in = step.attended.data(),
             .in_stride = config.heads * config.value_dim,
             .out = step.stream.data(),
             .out_stride = config.hidden_size,
-            .add = true,
-            .bias = bias_of(weights.attention_output)},
+            .add = true},
            workspace);
 }
 
@@ -245,7 +251,7 @@ void run_layer(const Config& config, const LayerWeights& weights, Index layer, B
   normalise_rows(config, weights.attention_norm, batch.rows(), workspace);
   self_attention(config, weights, layer, batch, workspace);
   normalise_rows(config, weights.feed_forward_norm, batch.rows(), workspace);
-  feed_forward(config, weights, batch.rows(), workspace);
+  feed_forward(config, weights, layer, batch.rows(), workspace);
 }
 
 }  // namespace decant::inline v0::model::detail

@@ -8,9 +8,11 @@
 #include <decant/core/types.hpp>
 #include <decant/kernels/matrix.hpp>
 #include <decant/kv/store.hpp>
+#include <decant/model/adapter.hpp>
 #include <decant/model/batch.hpp>
 #include <decant/model/config.hpp>
 #include <decant/model/decoder.hpp>
+#include <decant/model/detail/adapt.hpp>
 #include <decant/model/detail/layer.hpp>
 #include <decant/model/detail/rows.hpp>
 #include <decant/model/detail/step_buffers.hpp>
@@ -49,6 +51,8 @@ void check_step(const Decoder& decoder, const Batch<S>& batch, const Workspace& 
     expects(entry.rows <= decoder.positions() - entry.store->end(),
             "model::Decoder::step: position ", entry.store->end() + entry.rows - 1,
             " is beyond the ", decoder.positions(), " learned ones");
+    expects(entry.adapter == nullptr || entry.adapter->config() == decoder.config(),
+            "model::Decoder::step: an adapter that was made for another configuration");
   }
 }
 
@@ -142,6 +146,7 @@ void project(const Decoder& decoder, const Batch<S>& batch, Workspace& workspace
 template <kv::Store S>
 void run(const Decoder& decoder, Batch<S>& batch, Workspace& workspace, Index first_logits) {
   reserve(batch);
+  list_adapted_rows(batch, buffers(workspace).adapters);
   try {
     embed(decoder, batch, workspace);
     for (Index layer = 0; layer < decoder.config().layers; ++layer) {
@@ -174,7 +179,7 @@ void run_in_parts(const Decoder& decoder, const Batch<S>& batch, Workspace& work
       part.add(*entry.store,
                batch.tokens().subspan(static_cast<std::size_t>(entry.first_row + row),
                                       static_cast<std::size_t>(rows)),
-               whole ? entry.wanted : Logits::none);
+               whole ? entry.wanted : Logits::none, entry.adapter);
       run(decoder, part, workspace, logits);
       logits += part.logit_rows();
       row += rows;

@@ -44,6 +44,33 @@ struct SinkTokenBuffers {
   std::vector<float> cosines, sines;  // [rotary pairs], of the place behind a full window
 };
 
+// The rows of a step that have an adapter, and what a worker needs to add its changes to them.
+struct AdapterBuffers {
+  static constexpr Index kRunRows = 24;  // four tiles of a product, which read an adapter once
+
+  struct Run {
+    const Adapter* adapter;
+    Range rows;  // of one sequence, at most kRunRows
+  };
+  struct Worker {
+    explicit Worker(const Config& config)
+        : tiles(kRunRows, widest_input(config)),
+          reduced(checked_product(kRunRows, widest_input(config))) {}
+
+    kernels::RowTiles tiles;
+    Buffer<float> reduced;  // [rows of a run][rank]
+  };
+
+  AdapterBuffers(const Config& config, const Limits& limits, Index threads) {
+    runs.reserve(static_cast<std::size_t>(limits.rows));
+    workers.reserve(static_cast<std::size_t>(threads));
+    for (Index worker = 0; worker < threads; ++worker) workers.emplace_back(config);
+  }
+
+  std::vector<Run> runs;
+  std::vector<Worker> workers;
+};
+
 struct StepBuffers {
   StepBuffers(const Config& config, const Limits& limits, Index threads)
       : stream(checked_product(limits.rows, config.hidden_size)),
@@ -56,6 +83,7 @@ struct StepBuffers {
         sinks(config, config.sink_tokens > 0 ? limits.rows : 0),
         logits(checked_product(limits.logit_rows, config.vocabulary)),
         tiles(limits.rows, widest_input(config)),
+        adapters(config, limits, threads),
         scratch(config.geometry(), config.heads, threads, limits.sequences, config.max_positions) {
     if (config.rope) frequencies = attention::frequencies(*config.rope, config.key_dim);
   }
@@ -71,6 +99,7 @@ struct StepBuffers {
   Buffer<float> logits;  // [logit rows][vocabulary]
   Index logit_rows = 0;  // that the last step filled
   kernels::RowTiles tiles;
+  AdapterBuffers adapters;
   attention::Scratch scratch;
   std::vector<double> frequencies;  // [rotary pairs]
 };
