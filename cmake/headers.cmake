@@ -115,6 +115,7 @@ set(DECANT_HEADERS
   include/decant/decoding/detail/generate.hpp
   include/decant/decoding/detail/job.hpp
   include/decant/decoding/detail/log_probabilities.hpp
+  include/decant/decoding/detail/mailbox.hpp
   include/decant/decoding/detail/paged_engine.hpp
   include/decant/decoding/detail/paged_runs.hpp
   include/decant/decoding/detail/penalties.hpp
@@ -122,7 +123,9 @@ set(DECANT_HEADERS
   include/decant/decoding/detail/router.hpp
   include/decant/decoding/detail/samples.hpp
   include/decant/decoding/detail/sequence.hpp
+  include/decant/decoding/detail/service.hpp
   include/decant/decoding/detail/steps.hpp
+  include/decant/decoding/detail/stream.hpp
   include/decant/decoding/detail/text.hpp)
 set(DECANT_IO_HEADERS
   include/decant/io.hpp

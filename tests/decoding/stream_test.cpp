@@ -212,14 +212,22 @@ TEST_F(StreamTest, AreRefusedWhenTheQueueIsFull) {
 
 TEST_F(StreamTest, LeaveRoomForFunctionsBetweenSteps) {
   Service service(scheduler_);
-  EXPECT_EQ(service.run([&] { return tree_.pages(); }).get(), 0);  // while it is idle
+  EXPECT_EQ(service.run([&] { return tree_.pages(); }), 0);  // while it is idle
   Stream stream = service.submit(request(39, 20));
   EXPECT_EQ(stream.next(), alone(request(39, 20)).front());
-  const auto thread = service.run([] { return std::this_thread::get_id(); }).get();
+  const auto thread = service.run([] { return std::this_thread::get_id(); });
   EXPECT_NE(thread, std::this_thread::get_id());
-  EXPECT_GT(service.run([&] { return tree_.pages(); }).get(), 0);
-  EXPECT_THROW(service.run([] { throw std::runtime_error("no"); }).get(), std::runtime_error);
+  EXPECT_GT(service.run([&] { return tree_.pages(); }), 0);
+  EXPECT_THROW(service.run([] { throw std::runtime_error("no"); }), std::runtime_error);
   EXPECT_EQ(stream.wait().generation.tokens, alone(request(39, 20)));
+  Request asking = request(4, 2);
+  std::atomic<bool> asked = false;
+  asking.sink = [&](Token) {
+    service.run([&] { asked = true; });  // at once, in the service's thread
+    return true;
+  };
+  EXPECT_EQ(service.submit(asking).wait().generation.reason, Reason::length);
+  EXPECT_TRUE(asked);
 }
 
 TEST_F(StreamTest, AreCountedInOneValue) {
