@@ -134,7 +134,7 @@ TEST(TextStream, HasNoTextForAnIdWithoutATokenAndRefusesANegativeOne) {
   TextStream stream(byte_tokenizer());
   EXPECT_EQ(stream.push(0xC3), "");
   EXPECT_EQ(stream.push(1'000'000), "");
-  EXPECT_THROW(stream.push(-1), std::invalid_argument);
+  EXPECT_THROW(static_cast<void>(stream.push(-1)), std::invalid_argument);
   EXPECT_EQ(stream.push(0xA9), "é");  // as if nothing had been between
   EXPECT_THROW(byte_tokenizer().decode(Ids{-1}), std::invalid_argument);
 }
