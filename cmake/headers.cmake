@@ -3,6 +3,7 @@ set(DECANT_HEADERS
   include/decant/decant.hpp
   include/decant/instantiate.hpp
   include/decant/version.hpp
+  include/decant/core/abi.hpp
   include/decant/core/buffer.hpp
   include/decant/core/config.hpp
   include/decant/core/debug.hpp

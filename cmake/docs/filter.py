@@ -138,7 +138,7 @@ def with_documentation(code):
 
 def filtered(source):
     path, sentence, lines = head(source)
-    code = re.sub(r"::inline v\d+", "", source)
+    code = re.sub(r"::inline DECANT_ABI", "", source)
     return (documented(lines, [f"\\file {path}", f"\\brief {escaped(sentence)}"]) +
             with_documentation(outline(code[code.index("#pragma once"):])))
 

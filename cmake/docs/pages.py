@@ -66,7 +66,7 @@ def page(root, at):
 
 def declared(source):
     """Links to the types, concepts and functions that a header declares, in order, once each."""
-    code = re.sub(r" *//.*", "", outline(re.sub(r"::inline v\d+", "", source)))
+    code = re.sub(r" *//.*", "", outline(re.sub(r"::inline DECANT_ABI", "", source)))
     code = re.sub(r"^(?:template ?<.*|requires.*)\n", "", code, flags=re.M)
     links, namespaces = {}, []
     for found in DECLARED.finditer(code):

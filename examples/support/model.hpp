@@ -18,7 +18,7 @@
 #include <string_view>
 #include <vector>
 
-namespace decant::inline v0::text {
+namespace decant::inline DECANT_ABI::text {
 class Tokenizer;  // defined in text/tokenizer.hpp
 }
 

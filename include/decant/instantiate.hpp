@@ -32,14 +32,14 @@
 
 // What a store needs, kernels and decode loop apart. `keyword` is template, or extern template.
 #define DECANT_STEP_OF(keyword, ...)                                                       \
-  namespace decant::inline v0 {                                                            \
+  namespace decant::inline DECANT_ABI {                                                    \
   keyword void attention::attend(std::span<const attention::Sequence<__VA_ARGS__>>,        \
                                  const attention::Problem&, const attention::Causal&,      \
                                  const attention::Plain&, attention::Scratch&, Executor&); \
   keyword void model::Decoder::step(model::Batch<__VA_ARGS__>&, model::Workspace&) const;  \
   }
 #define DECANT_GENERATE_OF(keyword, ...)                                                       \
-  namespace decant::inline v0 {                                                                \
+  namespace decant::inline DECANT_ABI {                                                        \
   keyword decoding::Generation decoding::detail::generate(const model::Decoder&, __VA_ARGS__&, \
                                                           model::Workspace&,                   \
                                                           std::span<const Token>,              \
@@ -49,7 +49,7 @@
   }
 
 #define DECANT_PAGED_RUNS_OF(keyword, ...)                 \
-  namespace decant::inline v0 {                            \
+  namespace decant::inline DECANT_ABI {                    \
   keyword struct decoding::detail::PagedRuns<__VA_ARGS__>; \
   }
 
@@ -65,7 +65,7 @@
 
 // Steps with keys and values in one format. All stores of that format share its tiles.
 #define DECANT_INSTANCES_OF_FORMAT(keyword, Format)                                             \
-  namespace decant::inline v0 {                                                                 \
+  namespace decant::inline DECANT_ABI {                                                         \
   keyword void attention::detail::visit_tile(const attention::detail::QueryTile&,               \
                                              const attention::detail::KeyTile<Format, Format>&, \
                                              const Range&, const attention::Causal&,            \

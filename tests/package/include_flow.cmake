@@ -60,7 +60,7 @@ foreach(header IN LISTS headers)
   endforeach()
   file(STRINGS ${include}/${header} lines REGEX
     "^[^/]*(using namespace|namespace *{)|^ *# *define")
-  if(lines AND NOT header MATCHES "^decant/(core/config|instantiate).hpp$")
+  if(lines AND NOT header MATCHES "^decant/(core/abi|core/config|instantiate).hpp$")
     message(SEND_ERROR "${header}: using namespace, unnamed namespace or macro: ${lines}")
   endif()
 endforeach()

@@ -25,7 +25,7 @@
 
 #include <span>
 
-namespace decant::inline v0::attention {
+namespace decant::inline DECANT_ABI::attention {
 
 // Attention of every row of every sequence to the keys that `mask` lets it see.
 //
@@ -42,7 +42,7 @@ template <kv::Store S, Mask M = Causal, Score F = Plain>
 void attend(std::span<const Sequence<S>> sequences, const Problem& problem, const M& mask,
             const F& transform, Scratch& scratch, Executor& executor);
 
-}  // namespace decant::inline v0::attention
+}  // namespace decant::inline DECANT_ABI::attention
 
 #if !defined(DECANT_COMPILED)
 #include <decant/attention/detail/attend.hpp>

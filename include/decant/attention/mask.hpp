@@ -14,7 +14,7 @@
 #include <concepts>
 #include <limits>
 
-namespace decant::inline v0::attention {
+namespace decant::inline DECANT_ABI::attention {
 
 // The keys that the row at `position` sees. Laws: it depends on `position` alone, and neither its
 // begin nor its end falls as positions rise.
@@ -44,4 +44,4 @@ struct Bidirectional {
   constexpr Range visible(Position) const noexcept { return {0, keys}; }
 };
 
-}  // namespace decant::inline v0::attention
+}  // namespace decant::inline DECANT_ABI::attention

@@ -20,7 +20,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace decant::inline v0::attention {
+namespace decant::inline DECANT_ABI::attention {
 
 inline constexpr Index kTileKeys = 64;       // scores of one running-softmax update
 inline constexpr Index kSegmentKeys = 1024;  // keys whose sums stand alone before they merge
@@ -158,4 +158,4 @@ class Scratch {
   std::vector<Index> first_items_;  // of each sequence, in the list of all pieces of work
 };
 
-}  // namespace decant::inline v0::attention
+}  // namespace decant::inline DECANT_ABI::attention

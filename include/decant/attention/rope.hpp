@@ -17,7 +17,7 @@
 #include <variant>
 #include <vector>
 
-namespace decant::inline v0::attention {
+namespace decant::inline DECANT_ABI::attention {
 
 // Half-split pairs (i, i + rotary_dim / 2), interleaved pairs (2i, 2i + 1). Checkpoints in
 // Hugging Face layout are half-split.
@@ -151,4 +151,4 @@ inline void rotate(std::span<float> head, std::span<const float> cosines,
   }
 }
 
-}  // namespace decant::inline v0::attention
+}  // namespace decant::inline DECANT_ABI::attention

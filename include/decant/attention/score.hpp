@@ -14,11 +14,11 @@
 #include <concepts>
 #include <utility>
 
-namespace decant::inline v0::simd {
+namespace decant::inline DECANT_ABI::simd {
 struct Lanes;  // simd/lanes.hpp
 }
 
-namespace decant::inline v0::attention {
+namespace decant::inline DECANT_ABI::attention {
 
 // Where sixteen scores stand: `row` counts from the first row of its sequence in this call, `head`
 // is a query head, `first_key` a position and a multiple of 16.
@@ -61,7 +61,7 @@ struct Bias {
   simd::Lanes operator()(const simd::Lanes& scores, const ScorePlace& at) const noexcept;
 };
 
-}  // namespace decant::inline v0::attention
+}  // namespace decant::inline DECANT_ABI::attention
 
 #if !defined(DECANT_COMPILED)
 #include <decant/attention/detail/score.hpp>

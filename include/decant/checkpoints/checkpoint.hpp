@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-namespace decant::inline v0::checkpoints {
+namespace decant::inline DECANT_ABI::checkpoints {
 
 // What `model::Decoder` takes, and what a loop around it wants to know.
 struct Checkpoint {
@@ -32,4 +32,4 @@ struct LoadOptions {
   std::optional<kernels::Activations> activations = std::nullopt;
 };
 
-}  // namespace decant::inline v0::checkpoints
+}  // namespace decant::inline DECANT_ABI::checkpoints

@@ -15,7 +15,7 @@
 #include <filesystem>
 #include <memory>
 
-namespace decant::inline v0::checkpoints {
+namespace decant::inline DECANT_ABI::checkpoints {
 
 // Reads adapter_config.json and adapter_model.safetensors, for the model of that configuration.
 // Matrices stay in the format of the file: f32, bf16 or f16.
@@ -25,7 +25,7 @@ namespace decant::inline v0::checkpoints {
 std::shared_ptr<const model::Adapter> load_adapter(const std::filesystem::path& folder,
                                                    const model::Config& config);
 
-}  // namespace decant::inline v0::checkpoints
+}  // namespace decant::inline DECANT_ABI::checkpoints
 
 #ifndef DECANT_COMPILED_IO
 #include <decant/checkpoints/detail/load_adapter.hpp>

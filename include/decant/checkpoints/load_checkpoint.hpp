@@ -14,11 +14,11 @@
 
 #include <filesystem>
 
-namespace decant::inline v0::files {
+namespace decant::inline DECANT_ABI::files {
 class Gguf;
 }
 
-namespace decant::inline v0::checkpoints {
+namespace decant::inline DECANT_ABI::checkpoints {
 
 // The model in a GGUF file that is open already.
 //
@@ -37,7 +37,7 @@ Checkpoint load_checkpoint(const std::filesystem::path& path, const LoadOptions&
 // Errors   FormatError naming file and field
 model::Config read_config(const std::filesystem::path& path);
 
-}  // namespace decant::inline v0::checkpoints
+}  // namespace decant::inline DECANT_ABI::checkpoints
 
 #ifndef DECANT_COMPILED_IO
 #include <decant/checkpoints/detail/load_checkpoint.hpp>

@@ -22,7 +22,7 @@
 #include <span>
 #include <utility>
 
-namespace decant::inline v0::codec {
+namespace decant::inline DECANT_ABI::codec {
 
 inline constexpr Index kBlockWeights = 32;
 
@@ -157,4 +157,4 @@ constexpr decltype(auto) visit_weights(Type type, F&& f) {
   return visit(type, std::forward<F>(f));
 }
 
-}  // namespace decant::inline v0::codec
+}  // namespace decant::inline DECANT_ABI::codec

@@ -17,12 +17,12 @@
 #include <algorithm>
 #include <concepts>
 
-namespace decant::inline v0::simd {
+namespace decant::inline DECANT_ABI::simd {
 struct Lanes;     // simd/lanes.hpp
 struct IntLanes;  // simd/int8_lanes.hpp
-}  // namespace decant::inline v0::simd
+}  // namespace decant::inline DECANT_ABI::simd
 
-namespace decant::inline v0::codec {
+namespace decant::inline DECANT_ABI::codec {
 
 inline constexpr Index kLargestPack = 2;
 
@@ -91,4 +91,4 @@ constexpr Index scales_of_row(Index size) noexcept {
   return C::kGroup == 0 ? 1 : ceil_div(size, std::max<Index>(1, C::kGroup));
 }
 
-}  // namespace decant::inline v0::codec
+}  // namespace decant::inline DECANT_ABI::codec

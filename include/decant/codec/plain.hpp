@@ -17,7 +17,7 @@
 #include <cstdint>
 #include <utility>
 
-namespace decant::inline v0::codec {
+namespace decant::inline DECANT_ABI::codec {
 
 struct F32 {
   using Cell = float;
@@ -144,4 +144,4 @@ constexpr decltype(auto) visit(Type type, F&& f) {
 // Units    bytes of one value of a plain type
 constexpr Index cell_bytes(Type type) noexcept { return type == Type::f32 ? 4 : 2; }
 
-}  // namespace decant::inline v0::codec
+}  // namespace decant::inline DECANT_ABI::codec

@@ -4,11 +4,13 @@
 // Tested by   tests/codec/{scaled,block}_test.cpp, tests/kernels/row_tiles_test.cpp
 #pragma once
 
+#include <decant/core/abi.hpp>
+
 #include <cmath>
 #include <limits>
 #include <span>
 
-namespace decant::inline v0::codec {
+namespace decant::inline DECANT_ABI::codec {
 
 // The element of largest size, with its sign, and the first of equal ones; NaN if an element is not
 // finite.
@@ -29,4 +31,4 @@ inline float scale_for(float size, float most) noexcept {
   return scale < std::numeric_limits<float>::min() ? 0.0f : scale;  // 1 / scale must be finite
 }
 
-}  // namespace decant::inline v0::codec
+}  // namespace decant::inline DECANT_ABI::codec

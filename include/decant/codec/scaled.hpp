@@ -26,7 +26,7 @@
 #include <span>
 #include <utility>
 
-namespace decant::inline v0::codec {
+namespace decant::inline DECANT_ABI::codec {
 
 namespace detail {
 
@@ -176,4 +176,4 @@ constexpr decltype(auto) visit_cache(Type type, F&& f) {
   }
 }
 
-}  // namespace decant::inline v0::codec
+}  // namespace decant::inline DECANT_ABI::codec

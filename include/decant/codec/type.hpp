@@ -3,12 +3,14 @@
 // Tested by   tests/codec/plain_test.cpp
 #pragma once
 
+#include <decant/core/abi.hpp>
+
 #include <array>
 #include <cstddef>
 #include <optional>
 #include <string_view>
 
-namespace decant::inline v0::codec {
+namespace decant::inline DECANT_ABI::codec {
 
 // The formats that the library can store, by name. The plain ones store a number in a cell; blocks
 // of weights share a scale (codec/block.hpp), and so do rows of keys or values, or
@@ -39,4 +41,4 @@ constexpr std::optional<Type> parse(std::string_view text) noexcept {
   return std::nullopt;
 }
 
-}  // namespace decant::inline v0::codec
+}  // namespace decant::inline DECANT_ABI::codec

@@ -20,7 +20,7 @@
 #include <sys/mman.h>
 #endif
 
-namespace decant::inline v0 {
+namespace decant::inline DECANT_ABI {
 
 // `size` cells of a trivial type, uninitialised, aligned to 64 bytes or more. Move-only.
 //
@@ -76,4 +76,4 @@ class Buffer {
   Index size_ = 0;
 };
 
-}  // namespace decant::inline v0
+}  // namespace decant::inline DECANT_ABI

@@ -7,6 +7,8 @@
 // Tested by   tests/negative/fast_math.cpp
 #pragma once
 
+#include <decant/core/abi.hpp>
+
 #if !defined(_MSVC_LANG) && __cplusplus < 202002L
 #error "decant needs C++20: build with -std=c++20 or newer"
 #endif

@@ -21,7 +21,7 @@
 #include <sanitizer/asan_interface.h>
 #endif
 
-namespace decant::inline v0 {
+namespace decant::inline DECANT_ABI {
 
 #if defined(DECANT_DEBUG_STORES)
 inline constexpr bool kDebugStores = true;
@@ -93,4 +93,4 @@ class SoleUse {
 
 }  // namespace debug
 
-}  // namespace decant::inline v0
+}  // namespace decant::inline DECANT_ABI

@@ -17,7 +17,7 @@
 #include <string>
 #include <string_view>
 
-namespace decant::inline v0 {
+namespace decant::inline DECANT_ABI {
 
 // A store or a pool has no room for what was asked. Nothing was changed.
 class CacheFull : public std::runtime_error {
@@ -131,4 +131,4 @@ constexpr void expects(bool held, const Parts&... parts) {
   }
 }
 
-}  // namespace decant::inline v0
+}  // namespace decant::inline DECANT_ABI

@@ -14,7 +14,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace decant::inline v0 {
+namespace decant::inline DECANT_ABI {
 
 // A borrowed callable: two pointers, no allocation. It must not outlive what it was made from.
 template <class Signature>
@@ -71,4 +71,4 @@ inline Executor& serial_executor() {
   return executor;
 }
 
-}  // namespace decant::inline v0
+}  // namespace decant::inline DECANT_ABI

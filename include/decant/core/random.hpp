@@ -14,7 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace decant::inline v0 {
+namespace decant::inline DECANT_ABI {
 
 // Ten rounds of Philox4x32: four random words from a counter and a key.
 constexpr std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter,
@@ -44,4 +44,4 @@ constexpr double uniform(std::uint64_t seed, std::uint64_t sequence, Position po
   return static_cast<double>(bits) * 0x1p-53;
 }
 
-}  // namespace decant::inline v0
+}  // namespace decant::inline DECANT_ABI

@@ -12,7 +12,7 @@
 #include <initializer_list>
 #include <limits>
 
-namespace decant::inline v0 {
+namespace decant::inline DECANT_ABI {
 
 // ceil(count / size) for count >= 0 and size > 0, without overflow at the top of the range.
 constexpr Index ceil_div(Index count, Index size) noexcept {
@@ -53,4 +53,4 @@ constexpr Index round_up(Index count, Index size) {
   return checked_product(ceil_div(count, size), size);
 }
 
-}  // namespace decant::inline v0
+}  // namespace decant::inline DECANT_ABI

@@ -22,7 +22,7 @@
 #include <utility>
 #include <vector>
 
-namespace decant::inline v0 {
+namespace decant::inline DECANT_ABI {
 
 // `threads` workers, the calling thread counted, so `threads - 1` are started.
 //
@@ -142,4 +142,4 @@ class ThreadPool final : public Executor {
   std::atomic<bool> stopping_{false};
 };
 
-}  // namespace decant::inline v0
+}  // namespace decant::inline DECANT_ABI

@@ -6,9 +6,11 @@
 // Tested by   tests/core/shape_test.cpp
 #pragma once
 
+#include <decant/core/abi.hpp>
+
 #include <cstdint>
 
-namespace decant::inline v0 {
+namespace decant::inline DECANT_ABI {
 
 using Index = std::int64_t;     // a count, an extent or an offset
 using Position = std::int64_t;  // of a token in its own sequence, from 0
@@ -27,4 +29,4 @@ struct Range {
   friend constexpr bool operator==(const Range&, const Range&) = default;
 };
 
-}  // namespace decant::inline v0
+}  // namespace decant::inline DECANT_ABI

@@ -28,7 +28,7 @@
 #include <span>
 #include <vector>
 
-namespace decant::inline v0::decoding {
+namespace decant::inline DECANT_ABI::decoding {
 
 // When a search that has as many answers as beams ends.
 enum class EarlyStopping {
@@ -88,7 +88,7 @@ std::vector<BeamAnswer> beam_search(const model::Decoder& decoder, kv::Paged<K, 
                                                          options);
 }
 
-}  // namespace decant::inline v0::decoding
+}  // namespace decant::inline DECANT_ABI::decoding
 
 #if !defined(DECANT_COMPILED)
 #include <decant/decoding/detail/beam.hpp>

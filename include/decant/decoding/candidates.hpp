@@ -21,7 +21,7 @@
 #include <span>
 #include <vector>
 
-namespace decant::inline v0::decoding {
+namespace decant::inline DECANT_ABI::decoding {
 
 struct Candidate {
   Token token = 0;
@@ -245,4 +245,4 @@ class Candidates {
   std::vector<Candidate> candidates_;
 };
 
-}  // namespace decant::inline v0::decoding
+}  // namespace decant::inline DECANT_ABI::decoding

@@ -27,7 +27,7 @@
 #include <span>
 #include <vector>
 
-namespace decant::inline v0::decoding {
+namespace decant::inline DECANT_ABI::decoding {
 
 // Laws     propose(history, most), most > 0, returns at most `most` tokens of the vocabulary that
 //          may follow the history, valid until the next call; none is allowed. The history is not
@@ -192,4 +192,4 @@ class TreeNgramDrafter {
   Branches branches_;
 };
 
-}  // namespace decant::inline v0::decoding
+}  // namespace decant::inline DECANT_ABI::decoding

@@ -19,7 +19,7 @@
 #include <concepts>
 #include <span>
 
-namespace decant::inline v0::decoding {
+namespace decant::inline DECANT_ABI::decoding {
 
 namespace detail {
 
@@ -89,7 +89,7 @@ Generation generate(const model::Decoder& decoder, S& store, model::Workspace& w
   return generate(decoder, store, workspace, prompt, options, [](Token) { return true; });
 }
 
-}  // namespace decant::inline v0::decoding
+}  // namespace decant::inline DECANT_ABI::decoding
 
 #if !defined(DECANT_COMPILED)
 #include <decant/decoding/detail/generate.hpp>

@@ -22,7 +22,7 @@
 #include <string_view>
 #include <vector>
 
-namespace decant::inline v0::decoding {
+namespace decant::inline DECANT_ABI::decoding {
 
 // When a draft token is accepted.
 enum class Verification {
@@ -85,4 +85,4 @@ struct Generation {
   Statistics statistics = {};
 };
 
-}  // namespace decant::inline v0::decoding
+}  // namespace decant::inline DECANT_ABI::decoding

@@ -10,7 +10,7 @@
 #include <span>
 #include <vector>
 
-namespace decant::inline v0::decoding {
+namespace decant::inline DECANT_ABI::decoding {
 
 // Units    value: the natural logarithm of a probability
 struct LogProbability {
@@ -39,7 +39,7 @@ std::vector<LogProbability> top_log_probabilities(std::span<const float> logits,
 // Cost     as above
 LogProbabilities log_probabilities(std::span<const float> logits, Token taken, Index top);
 
-}  // namespace decant::inline v0::decoding
+}  // namespace decant::inline DECANT_ABI::decoding
 
 #if !defined(DECANT_COMPILED)
 #include <decant/decoding/detail/log_probabilities.hpp>

@@ -14,7 +14,7 @@
 #include <stdexcept>
 #include <vector>
 
-namespace decant::inline v0::decoding {
+namespace decant::inline DECANT_ABI::decoding {
 
 // Every token of a row of logits is banned.
 class NoCandidate : public std::invalid_argument {
@@ -96,4 +96,4 @@ inline Token argmax(std::span<const float> logits) {
   return static_cast<Token>(place - logits.data());
 }
 
-}  // namespace decant::inline v0::decoding
+}  // namespace decant::inline DECANT_ABI::decoding

@@ -24,7 +24,7 @@
 #include <span>
 #include <vector>
 
-namespace decant::inline v0::decoding {
+namespace decant::inline DECANT_ABI::decoding {
 
 // Decoder, store and workspace are the drafter's own while it is used; the store begins empty. Its
 // vocabulary has the tokens of the model that it drafts for, and may be padded to another size. It
@@ -105,4 +105,4 @@ class ModelDrafter {
   std::vector<std::vector<Candidate>> distributions_;
 };
 
-}  // namespace decant::inline v0::decoding
+}  // namespace decant::inline DECANT_ABI::decoding

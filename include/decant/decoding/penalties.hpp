@@ -26,7 +26,7 @@
 #include <utility>
 #include <vector>
 
-namespace decant::inline v0::decoding {
+namespace decant::inline DECANT_ABI::decoding {
 
 // A sequence so far, of which the caller gave the first `prompt` tokens.
 struct History {
@@ -118,7 +118,7 @@ class Penalties {
   std::vector<std::size_t> matches_;
 };
 
-}  // namespace decant::inline v0::decoding
+}  // namespace decant::inline DECANT_ABI::decoding
 
 #if !defined(DECANT_COMPILED)
 #include <decant/decoding/detail/penalties.hpp>

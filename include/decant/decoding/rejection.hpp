@@ -15,7 +15,7 @@
 #include <span>
 #include <vector>
 
-namespace decant::inline v0::decoding {
+namespace decant::inline DECANT_ABI::decoding {
 
 // The probability of a token among candidates by ascending id; 0 if it is none of them.
 double probability_of(std::span<const Candidate> candidates, Token token);
@@ -34,7 +34,7 @@ std::vector<Candidate> residual(std::span<const Candidate> target,
 Token verify(std::span<const Candidate> target, std::span<const Candidate> drawn_from, Token draft,
              double u);
 
-}  // namespace decant::inline v0::decoding
+}  // namespace decant::inline DECANT_ABI::decoding
 
 #if !defined(DECANT_COMPILED)
 #include <decant/decoding/detail/rejection.hpp>

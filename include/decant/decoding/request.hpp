@@ -20,7 +20,7 @@
 #include <utility>
 #include <vector>
 
-namespace decant::inline v0::decoding {
+namespace decant::inline DECANT_ABI::decoding {
 
 using RequestId = std::uint64_t;
 
@@ -107,4 +107,4 @@ inline void check(const SchedulerOptions& options) {
           "decoding::SchedulerOptions: ageing_steps is ", options.ageing_steps);
 }
 
-}  // namespace decant::inline v0::decoding
+}  // namespace decant::inline DECANT_ABI::decoding

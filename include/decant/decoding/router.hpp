@@ -24,7 +24,7 @@
 #include <span>
 #include <vector>
 
-namespace decant::inline v0::decoding {
+namespace decant::inline DECANT_ABI::decoding {
 
 // A worker as a router knows it. Between two reports of the worker, add what was sent to it: the
 // prompt to `prefixes`, new_tokens of the route to the counts.
@@ -61,7 +61,7 @@ struct Route {
 [[nodiscard]] Route route(const kv::CacheNamespace& space, std::span<const Token> prompt,
                           std::span<const Replica> replicas, const RouterOptions& options = {});
 
-}  // namespace decant::inline v0::decoding
+}  // namespace decant::inline DECANT_ABI::decoding
 
 #if !defined(DECANT_COMPILED)
 #include <decant/decoding/detail/router.hpp>

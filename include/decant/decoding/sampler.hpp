@@ -23,7 +23,7 @@
 #include <string_view>
 #include <vector>
 
-namespace decant::inline v0::decoding {
+namespace decant::inline DECANT_ABI::decoding {
 
 enum class Filter { temperature, top_k, top_p, min_p, typical, top_n_sigma };
 
@@ -224,4 +224,4 @@ class Sampler {
   Candidates candidates_;
 };
 
-}  // namespace decant::inline v0::decoding
+}  // namespace decant::inline DECANT_ABI::decoding

@@ -20,7 +20,7 @@
 #include <span>
 #include <vector>
 
-namespace decant::inline v0::decoding {
+namespace decant::inline DECANT_ABI::decoding {
 
 // Continues `prompt` in `samples` ways, giving each new token to `sink` with the index of its
 // answer; a sink that returns false ends that answer.
@@ -43,7 +43,7 @@ std::vector<Generation> generate_samples(const model::Decoder& decoder, kv::Page
                                                               options, samples, sink);
 }
 
-}  // namespace decant::inline v0::decoding
+}  // namespace decant::inline DECANT_ABI::decoding
 
 #if !defined(DECANT_COMPILED)
 #include <decant/decoding/detail/samples.hpp>

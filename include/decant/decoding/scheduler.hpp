@@ -34,7 +34,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace decant::inline v0::decoding {
+namespace decant::inline DECANT_ABI::decoding {
 
 // Borrows decoder, workspace, pool and tree, which must outlive it. The workspace says how many
 // rows a step has and, by its rows of logits and its sequences, how many requests may run at once;
@@ -107,7 +107,7 @@ class Scheduler {
   std::unique_ptr<detail::Engine> engine_;
 };
 
-}  // namespace decant::inline v0::decoding
+}  // namespace decant::inline DECANT_ABI::decoding
 
 #if !defined(DECANT_COMPILED)
 #include <decant/decoding/detail/paged_engine.hpp>

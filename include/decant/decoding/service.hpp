@@ -21,7 +21,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace decant::inline v0::decoding {
+namespace decant::inline DECANT_ABI::decoding {
 
 namespace detail {
 class ServiceThread;
@@ -97,7 +97,7 @@ class Service {
   std::unique_ptr<detail::ServiceThread> thread_;
 };
 
-}  // namespace decant::inline v0::decoding
+}  // namespace decant::inline DECANT_ABI::decoding
 
 #if !defined(DECANT_COMPILED)
 #include <decant/decoding/detail/service.hpp>

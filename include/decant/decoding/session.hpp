@@ -24,7 +24,7 @@
 #include <utility>
 #include <vector>
 
-namespace decant::inline v0::decoding {
+namespace decant::inline DECANT_ABI::decoding {
 
 // Threads  one owner
 template <kv::Store S>
@@ -117,4 +117,4 @@ Generation generate(const model::Decoder& decoder, Session<S>& session, model::W
   return generate(decoder, session, workspace, prompt, options, [](Token) { return true; });
 }
 
-}  // namespace decant::inline v0::decoding
+}  // namespace decant::inline DECANT_ABI::decoding

@@ -11,7 +11,7 @@
 
 #include <chrono>
 
-namespace decant::inline v0::decoding {
+namespace decant::inline DECANT_ABI::decoding {
 
 // Units    tokens, seconds, bytes; a rate of nothing is 0
 struct Statistics {
@@ -86,4 +86,4 @@ class Stopwatch {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
-}  // namespace decant::inline v0::decoding
+}  // namespace decant::inline DECANT_ABI::decoding

@@ -19,7 +19,7 @@
 #include <utility>
 #include <vector>
 
-namespace decant::inline v0::decoding {
+namespace decant::inline DECANT_ABI::decoding {
 
 // Which tokens end a run. An end token is not part of the text.
 struct StopTokens {
@@ -117,4 +117,4 @@ class StopText {
   std::string held_;
 };
 
-}  // namespace decant::inline v0::decoding
+}  // namespace decant::inline DECANT_ABI::decoding

@@ -18,7 +18,7 @@
 #include <optional>
 #include <utility>
 
-namespace decant::inline v0::decoding {
+namespace decant::inline DECANT_ABI::decoding {
 
 namespace detail {
 class Mailbox;
@@ -81,7 +81,7 @@ class [[nodiscard]] Stream {
   RequestId id_ = 0;
 };
 
-}  // namespace decant::inline v0::decoding
+}  // namespace decant::inline DECANT_ABI::decoding
 
 #if !defined(DECANT_COMPILED)
 #include <decant/decoding/detail/stream.hpp>

@@ -33,7 +33,7 @@
 #include <utility>
 #include <vector>
 
-namespace decant::inline v0::files {
+namespace decant::inline DECANT_ABI::files {
 
 namespace detail {
 class GgufCursor;
@@ -126,7 +126,7 @@ class Gguf {
 // Whether `path` is to be read as a GGUF file, not as a folder.
 bool is_gguf(const std::filesystem::path& path);
 
-}  // namespace decant::inline v0::files
+}  // namespace decant::inline DECANT_ABI::files
 
 #ifndef DECANT_COMPILED_IO
 #include <decant/files/detail/gguf.hpp>

@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <span>
 
-namespace decant::inline v0::files {
+namespace decant::inline DECANT_ABI::files {
 
 // In the order in which files number them.
 enum class GgufType { u8, i8, u16, i16, u32, i32, f32, flag, text, array, u64, i64, f64 };
@@ -24,4 +24,4 @@ struct GgufValue {
   std::span<const std::byte> bytes;
 };
 
-}  // namespace decant::inline v0::files
+}  // namespace decant::inline DECANT_ABI::files

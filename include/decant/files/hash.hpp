@@ -14,7 +14,7 @@
 
 struct XXH3_state_s;  // of the xxHash library
 
-namespace decant::inline v0::files {
+namespace decant::inline DECANT_ABI::files {
 
 // Errors   std::bad_alloc from the constructor
 class Hash {
@@ -33,7 +33,7 @@ class Hash {
   std::unique_ptr<XXH3_state_s, Free> state_;
 };
 
-}  // namespace decant::inline v0::files
+}  // namespace decant::inline DECANT_ABI::files
 
 #ifndef DECANT_COMPILED_IO
 #include <decant/files/detail/hash.hpp>

@@ -26,7 +26,7 @@
 #include <utility>
 #include <vector>
 
-namespace decant::inline v0::files {
+namespace decant::inline DECANT_ABI::files {
 
 using Json = nlohmann::json;
 
@@ -184,4 +184,4 @@ class JsonObject {
   std::string path_;
 };
 
-}  // namespace decant::inline v0::files
+}  // namespace decant::inline DECANT_ABI::files

@@ -16,7 +16,7 @@
 #include <string_view>
 #include <utility>
 
-namespace decant::inline v0::files {
+namespace decant::inline DECANT_ABI::files {
 
 // The unsigned integer in at most eight bytes, the least significant one first.
 constexpr std::uint64_t little_endian(std::span<const std::byte> bytes) noexcept {
@@ -66,7 +66,7 @@ class MappedFile {
   std::size_t size_ = 0;
 };
 
-}  // namespace decant::inline v0::files
+}  // namespace decant::inline DECANT_ABI::files
 
 #ifndef DECANT_COMPILED_IO
 #include <decant/files/detail/mapped_file.hpp>

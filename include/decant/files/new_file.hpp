@@ -15,7 +15,7 @@
 #include <span>
 #include <system_error>
 
-namespace decant::inline v0::files {
+namespace decant::inline DECANT_ABI::files {
 
 // Removed again unless commit() succeeds. Neither copied nor moved.
 //
@@ -49,7 +49,7 @@ class NewFile {
   bool whole_ = false;
 };
 
-}  // namespace decant::inline v0::files
+}  // namespace decant::inline DECANT_ABI::files
 
 #ifndef DECANT_COMPILED_IO
 #include <decant/files/detail/new_file.hpp>

@@ -31,7 +31,7 @@
 #include <utility>
 #include <vector>
 
-namespace decant::inline v0::files {
+namespace decant::inline DECANT_ABI::files {
 
 inline constexpr std::array kDtypes = {
     Dtype{"F32", 32, codec::Type::f32},
@@ -88,7 +88,7 @@ class Safetensors {
   std::map<std::string, std::string, std::less<>> metadata_;
 };
 
-}  // namespace decant::inline v0::files
+}  // namespace decant::inline DECANT_ABI::files
 
 #ifndef DECANT_COMPILED_IO
 #include <decant/files/detail/safetensors.hpp>

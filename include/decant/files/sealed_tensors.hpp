@@ -21,7 +21,7 @@
 #include <string_view>
 #include <vector>
 
-namespace decant::inline v0::files {
+namespace decant::inline DECANT_ABI::files {
 
 // Writes such a file from front to back.
 //
@@ -60,7 +60,7 @@ class SealedWriter {
 // Cost     one pass over the bytes
 Safetensors parse_sealed(std::span<const std::byte> bytes, std::string name);
 
-}  // namespace decant::inline v0::files
+}  // namespace decant::inline DECANT_ABI::files
 
 #ifndef DECANT_COMPILED_IO
 #include <decant/files/detail/sealed_tensors.hpp>

@@ -23,7 +23,7 @@
 #include <utility>
 #include <vector>
 
-namespace decant::inline v0::files {
+namespace decant::inline DECANT_ABI::files {
 
 // An element format that a file may hold, and the codec that reads it, if there is one: tensors of
 // the other formats may be in a file but cannot be weights.
@@ -92,4 +92,4 @@ class TensorTable {
   Entries entries_;
 };
 
-}  // namespace decant::inline v0::files
+}  // namespace decant::inline DECANT_ABI::files

@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-namespace decant::inline v0::files {
+namespace decant::inline DECANT_ABI::files {
 
 // Move-only; the files stay open, and tensors valid, as long as it lives.
 //
@@ -39,7 +39,7 @@ class TensorFiles {
   TensorTable table_;
 };
 
-}  // namespace decant::inline v0::files
+}  // namespace decant::inline DECANT_ABI::files
 
 #ifndef DECANT_COMPILED_IO
 #include <decant/files/detail/tensor_files.hpp>

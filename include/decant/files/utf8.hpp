@@ -19,7 +19,7 @@
 #include <string>
 #include <string_view>
 
-namespace decant::inline v0::files {
+namespace decant::inline DECANT_ABI::files {
 
 inline constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
 
@@ -146,4 +146,4 @@ class Utf8Stream {
   std::string held_;
 };
 
-}  // namespace decant::inline v0::files
+}  // namespace decant::inline DECANT_ABI::files

@@ -9,7 +9,7 @@
 
 #include <span>
 
-namespace decant::inline v0::kernels {
+namespace decant::inline DECANT_ABI::kernels {
 
 enum class Activation { silu, gelu, gelu_tanh };
 
@@ -21,7 +21,7 @@ void activate(Activation kind, std::span<float> row);
 // Errors   std::invalid_argument when the sizes differ
 void activate_gate(Activation kind, std::span<float> gate, std::span<const float> up);
 
-}  // namespace decant::inline v0::kernels
+}  // namespace decant::inline DECANT_ABI::kernels
 
 #if !defined(DECANT_COMPILED)
 #include <decant/kernels/detail/activation.hpp>

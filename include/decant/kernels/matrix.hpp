@@ -19,7 +19,7 @@
 #include <optional>
 #include <span>
 
-namespace decant::inline v0::kernels {
+namespace decant::inline DECANT_ABI::kernels {
 
 namespace detail {
 class AnyPacked;
@@ -67,7 +67,7 @@ class Matrix {
   codec::Type type_ = codec::Type::f32;
 };
 
-}  // namespace decant::inline v0::kernels
+}  // namespace decant::inline DECANT_ABI::kernels
 
 #if !defined(DECANT_COMPILED)
 #include <decant/kernels/detail/matrix.hpp>

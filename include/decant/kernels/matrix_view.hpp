@@ -12,7 +12,7 @@
 #include <cstring>
 #include <span>
 
-namespace decant::inline v0::kernels {
+namespace decant::inline DECANT_ABI::kernels {
 
 // A matrix in memory that others own, of any alignment; strides count cells.
 //
@@ -63,4 +63,4 @@ inline void read_weights(const MatrixView& view, Index row, Index column, std::s
   });
 }
 
-}  // namespace decant::inline v0::kernels
+}  // namespace decant::inline DECANT_ABI::kernels

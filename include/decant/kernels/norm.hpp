@@ -11,7 +11,7 @@
 
 #include <span>
 
-namespace decant::inline v0::kernels {
+namespace decant::inline DECANT_ABI::kernels {
 
 // out = x / sqrt(mean(x²) + epsilon) * weight
 //
@@ -27,7 +27,7 @@ void rms_norm(std::span<const float> x, std::span<const float> weight, float eps
 void layer_norm(std::span<const float> x, std::span<const float> weight,
                 std::span<const float> bias, float epsilon, std::span<float> out);
 
-}  // namespace decant::inline v0::kernels
+}  // namespace decant::inline DECANT_ABI::kernels
 
 #if !defined(DECANT_COMPILED)
 #include <decant/kernels/detail/norm.hpp>

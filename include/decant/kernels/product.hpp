@@ -6,7 +6,7 @@
 #include <decant/codec/type.hpp>
 #include <decant/core/types.hpp>
 
-namespace decant::inline v0::kernels {
+namespace decant::inline DECANT_ABI::kernels {
 
 // Whether a product quantises its rows to the format that the machine multiplies with the weights
 // in one instruction (bf16 for bf16 weights, int8 for blocks) or leaves them in f32.
@@ -33,4 +33,4 @@ struct Product {
   const float* bias = nullptr;
 };
 
-}  // namespace decant::inline v0::kernels
+}  // namespace decant::inline DECANT_ABI::kernels

@@ -18,7 +18,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace decant::inline v0::kernels {
+namespace decant::inline DECANT_ABI::kernels {
 
 namespace detail {
 
@@ -84,7 +84,7 @@ class RowTiles {
   Index row_bytes_ = 0;
 };
 
-}  // namespace decant::inline v0::kernels
+}  // namespace decant::inline DECANT_ABI::kernels
 
 #if !defined(DECANT_COMPILED)
 #include <decant/kernels/detail/row_tiles.hpp>

@@ -16,7 +16,7 @@
 #include <limits>
 #include <span>
 
-namespace decant::inline v0::kernels {
+namespace decant::inline DECANT_ABI::kernels {
 
 inline constexpr float kNoScore = -std::numeric_limits<float>::infinity();
 
@@ -48,7 +48,7 @@ void add_sink(SoftmaxPart& part, std::span<float> values, float score);
 // Divides the weighted values by their weights: the output of the row, zeros where no key was seen.
 void finish(const SoftmaxPart& part, std::span<float> values);
 
-}  // namespace decant::inline v0::kernels
+}  // namespace decant::inline DECANT_ABI::kernels
 
 #if !defined(DECANT_COMPILED)
 #include <decant/kernels/detail/softmax.hpp>

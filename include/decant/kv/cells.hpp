@@ -13,7 +13,7 @@
 
 #include <algorithm>
 
-namespace decant::inline v0::kv {
+namespace decant::inline DECANT_ABI::kv {
 
 inline constexpr Index kPanelTokens = 16;
 
@@ -59,4 +59,4 @@ struct ValueCells {
   }
 };
 
-}  // namespace decant::inline v0::kv
+}  // namespace decant::inline DECANT_ABI::kv

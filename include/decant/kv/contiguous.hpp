@@ -21,7 +21,7 @@
 #include <limits>
 #include <span>
 
-namespace decant::inline v0::kv {
+namespace decant::inline DECANT_ABI::kv {
 
 // Move-only; a store that was moved from may only be destroyed or assigned to.
 //
@@ -128,4 +128,4 @@ class Contiguous {
   Buffer<std::byte> memory_;
 };
 
-}  // namespace decant::inline v0::kv
+}  // namespace decant::inline DECANT_ABI::kv

@@ -15,7 +15,7 @@
 #include <cstddef>
 #include <string_view>
 
-namespace decant::inline v0::kv {
+namespace decant::inline DECANT_ABI::kv {
 
 // The shape of the keys and values of a sequence, whatever store holds them.
 //
@@ -96,4 +96,4 @@ inline void check_place(const Geometry& geometry, Index layer, Index head, std::
           value_size);
 }
 
-}  // namespace decant::inline v0::kv
+}  // namespace decant::inline DECANT_ABI::kv

@@ -16,7 +16,7 @@
 #include <cstddef>
 #include <span>
 
-namespace decant::inline v0::kv {
+namespace decant::inline DECANT_ABI::kv {
 
 // One sequence's keys and values of one layer, in memory of the caller.
 //
@@ -95,4 +95,4 @@ void copy_out(const S& store, Index layer, const Range& from, const SequenceArra
   }
 }
 
-}  // namespace decant::inline v0::kv
+}  // namespace decant::inline DECANT_ABI::kv

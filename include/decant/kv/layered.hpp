@@ -22,7 +22,7 @@
 #include <utility>
 #include <vector>
 
-namespace decant::inline v0::kv {
+namespace decant::inline DECANT_ABI::kv {
 
 // As movable as its parts. Both stores always end at the same position.
 //
@@ -157,4 +157,4 @@ class Layered {
   std::vector<Place> places_;
 };
 
-}  // namespace decant::inline v0::kv
+}  // namespace decant::inline DECANT_ABI::kv

@@ -25,7 +25,7 @@
 #include <limits>
 #include <vector>
 
-namespace decant::inline v0::kv {
+namespace decant::inline DECANT_ABI::kv {
 
 // The index of a page of a pool, in [0, pages).
 using PageId = std::int32_t;
@@ -208,4 +208,4 @@ class PagePool {
   Buffer<std::byte> memory_;
 };
 
-}  // namespace decant::inline v0::kv
+}  // namespace decant::inline DECANT_ABI::kv

@@ -24,7 +24,7 @@
 #include <utility>
 #include <vector>
 
-namespace decant::inline v0::kv {
+namespace decant::inline DECANT_ABI::kv {
 
 // Borrows its pool, which must outlive it. Move-only; a store that was moved from holds nothing.
 //
@@ -212,4 +212,4 @@ class Paged {
   Position end_ = 0;
 };
 
-}  // namespace decant::inline v0::kv
+}  // namespace decant::inline DECANT_ABI::kv

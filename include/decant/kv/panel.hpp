@@ -25,7 +25,7 @@
 #include <cstddef>
 #include <span>
 
-namespace decant::inline v0::kv {
+namespace decant::inline DECANT_ABI::kv {
 
 // A key or a value in its stored form, outside of a panel.
 //
@@ -184,4 +184,4 @@ class PanelLayout {
   Index bytes_;
 };
 
-}  // namespace decant::inline v0::kv
+}  // namespace decant::inline DECANT_ABI::kv

@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <span>
 
-namespace decant::inline v0::kv {
+namespace decant::inline DECANT_ABI::kv {
 
 // The owner of keys and values: prompts of different models, adapters or tenants share nothing.
 struct CacheNamespace {
@@ -38,4 +38,4 @@ struct PrefixStatistics {
   Index evicted_pages = 0;
 };
 
-}  // namespace decant::inline v0::kv
+}  // namespace decant::inline DECANT_ABI::kv

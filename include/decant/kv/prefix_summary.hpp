@@ -20,7 +20,7 @@
 #include <unordered_set>
 #include <vector>
 
-namespace decant::inline v0::kv {
+namespace decant::inline DECANT_ABI::kv {
 
 namespace detail {
 
@@ -90,7 +90,7 @@ class PrefixSummary {
   std::unordered_set<std::uint64_t> hashes_;
 };
 
-}  // namespace decant::inline v0::kv
+}  // namespace decant::inline DECANT_ABI::kv
 
 #if !defined(DECANT_COMPILED)
 #include <decant/kv/detail/prefix_summary.hpp>

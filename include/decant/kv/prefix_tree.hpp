@@ -30,7 +30,7 @@
 #include <utility>
 #include <vector>
 
-namespace decant::inline v0::kv {
+namespace decant::inline DECANT_ABI::kv {
 
 // Borrows its pool, which must outlive it; sequences may outlive the tree. A living sequence
 // pins its pages. Neither copied nor moved.
@@ -295,4 +295,4 @@ class PrefixTree {
   PrefixStatistics statistics_;
 };
 
-}  // namespace decant::inline v0::kv
+}  // namespace decant::inline DECANT_ABI::kv

@@ -28,7 +28,7 @@
 #include <limits>
 #include <span>
 
-namespace decant::inline v0::kv {
+namespace decant::inline DECANT_ABI::kv {
 
 // Move-only; a store that was moved from may only be destroyed or assigned to.
 //
@@ -204,4 +204,4 @@ class Ring {
   Buffer<std::byte> memory_;
 };
 
-}  // namespace decant::inline v0::kv
+}  // namespace decant::inline DECANT_ABI::kv

@@ -15,7 +15,7 @@
 #include <ranges>
 #include <span>
 
-namespace decant::inline v0::kv {
+namespace decant::inline DECANT_ABI::kv {
 
 // Consecutive panels of one layer and head, as attention reads them.
 //
@@ -86,4 +86,4 @@ concept Store = requires(S& store, const S& view, Index n, Position at, std::spa
   store.rewind(at);
 };
 
-}  // namespace decant::inline v0::kv
+}  // namespace decant::inline DECANT_ABI::kv

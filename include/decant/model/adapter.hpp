@@ -22,7 +22,7 @@
 #include <span>
 #include <vector>
 
-namespace decant::inline v0::model {
+namespace decant::inline DECANT_ABI::model {
 
 // A projection of a layer: a part of one of its products, or `qkv`, three parts as one.
 enum class Projection { query, key, value, qkv, attention_output, gate, up, down };
@@ -85,7 +85,7 @@ class Adapter {
   std::uint64_t id_;
 };
 
-}  // namespace decant::inline v0::model
+}  // namespace decant::inline DECANT_ABI::model
 
 #if !defined(DECANT_COMPILED)
 #include <decant/model/detail/adapter.hpp>

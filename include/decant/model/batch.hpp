@@ -15,7 +15,7 @@
 #include <span>
 #include <vector>
 
-namespace decant::inline v0::model {
+namespace decant::inline DECANT_ABI::model {
 
 class Adapter;
 
@@ -113,4 +113,4 @@ class Batch {
   Index logit_rows_ = 0;
 };
 
-}  // namespace decant::inline v0::model
+}  // namespace decant::inline DECANT_ABI::model

@@ -22,7 +22,7 @@
 #include <type_traits>
 #include <vector>
 
-namespace decant::inline v0::model {
+namespace decant::inline DECANT_ABI::model {
 
 enum class Norm { rms, layer };
 using kernels::Activation;
@@ -182,4 +182,4 @@ inline void check(const Config& config) {
   static_cast<void>(config.geometry().cells_per_token());
 }
 
-}  // namespace decant::inline v0::model
+}  // namespace decant::inline DECANT_ABI::model

@@ -25,7 +25,7 @@
 #include <utility>
 #include <vector>
 
-namespace decant::inline v0::model {
+namespace decant::inline DECANT_ABI::model {
 
 namespace detail {
 
@@ -102,4 +102,4 @@ void context_shift(const Config& config, kv::Paged<K, V>& store, const Range& ga
   store.publish(end - gap.end);
 }
 
-}  // namespace decant::inline v0::model
+}  // namespace decant::inline DECANT_ABI::model

@@ -18,7 +18,7 @@
 #include <cmath>
 #include <limits>
 
-namespace decant::inline v0::model {
+namespace decant::inline DECANT_ABI::model {
 
 // The bounds of a machine, as measured: a plain read, and multiply-adds in registers.
 //
@@ -128,4 +128,4 @@ class Cost {
   double token_bytes_;
 };
 
-}  // namespace decant::inline v0::model
+}  // namespace decant::inline DECANT_ABI::model

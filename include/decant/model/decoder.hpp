@@ -17,7 +17,7 @@
 
 #include <limits>
 
-namespace decant::inline v0::model {
+namespace decant::inline DECANT_ABI::model {
 
 // Errors   std::invalid_argument when configuration and weights do not fit each other
 // Cost     a step of r rows over n keys: r * (parameters + layers * heads * n * (key_dim +
@@ -55,7 +55,7 @@ class Decoder {
   Weights weights_;
 };
 
-}  // namespace decant::inline v0::model
+}  // namespace decant::inline DECANT_ABI::model
 
 #if !defined(DECANT_COMPILED)
 #include <decant/model/detail/decoder.hpp>

@@ -16,7 +16,7 @@
 #include <string_view>
 #include <utility>
 
-namespace decant::inline v0::model {
+namespace decant::inline DECANT_ABI::model {
 
 enum class Operation { embedding, norms, products, rotation, attention, activation, sampling };
 
@@ -106,4 +106,4 @@ class WaitingExecutor final : public Executor {
   double seconds_ = 0;
 };
 
-}  // namespace decant::inline v0::model
+}  // namespace decant::inline DECANT_ABI::model

@@ -10,7 +10,7 @@
 
 #include <string_view>
 
-namespace decant::inline v0::model {
+namespace decant::inline DECANT_ABI::model {
 
 // Refuses a store of another shape, and one that drops tokens which a layer still sees; the
 // sentence begins with `who`.
@@ -31,4 +31,4 @@ void check(const Config& config, const S& store, std::string_view who) {
   }
 }
 
-}  // namespace decant::inline v0::model
+}  // namespace decant::inline DECANT_ABI::model

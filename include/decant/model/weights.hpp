@@ -14,7 +14,7 @@
 
 #include <vector>
 
-namespace decant::inline v0::model {
+namespace decant::inline DECANT_ABI::model {
 
 // y = matrix * x + bias
 //
@@ -60,7 +60,7 @@ Index matrix_bytes(const Weights& weights) noexcept;
 // Errors   std::invalid_argument naming the weight and both shapes
 void check(const Config& config, const Weights& weights);
 
-}  // namespace decant::inline v0::model
+}  // namespace decant::inline DECANT_ABI::model
 
 #if !defined(DECANT_COMPILED)
 #include <decant/model/detail/weights.hpp>

@@ -16,7 +16,7 @@
 #include <memory>
 #include <span>
 
-namespace decant::inline v0::model {
+namespace decant::inline DECANT_ABI::model {
 
 class Workspace;
 namespace detail {
@@ -65,7 +65,7 @@ inline detail::StepBuffers& detail::buffers(Workspace& workspace) noexcept {
   return *workspace.buffers_;
 }
 
-}  // namespace decant::inline v0::model
+}  // namespace decant::inline DECANT_ABI::model
 
 #if !defined(DECANT_COMPILED)
 #include <decant/model/detail/workspace.hpp>

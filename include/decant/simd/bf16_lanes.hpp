@@ -22,7 +22,7 @@
 #include <immintrin.h>
 #endif
 
-namespace decant::inline v0::simd {
+namespace decant::inline DECANT_ABI::simd {
 
 // Whether one instruction multiplies two bf16 values a lane, and so faster than f32.
 #if defined(EIGEN_VECTORIZE_AVX512) && defined(__AVX512BF16__)
@@ -65,4 +65,4 @@ DECANT_ALWAYS_INLINE void store_bf16(std::uint32_t* to, const Lanes& values) {
 #endif
 }
 
-}  // namespace decant::inline v0::simd
+}  // namespace decant::inline DECANT_ABI::simd

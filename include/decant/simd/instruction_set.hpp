@@ -5,13 +5,13 @@
 
 #include <string>
 
-namespace decant::inline v0::simd {
+namespace decant::inline DECANT_ABI::simd {
 
 // The widest vectors, then what is used beside them: "AVX-512 VNNI BF16", "AVX2 FMA", "SSE2",
 // "NEON", "no vectors".
 std::string instruction_set();
 
-}  // namespace decant::inline v0::simd
+}  // namespace decant::inline DECANT_ABI::simd
 
 #if !defined(DECANT_COMPILED)
 #include <decant/simd/detail/instruction_set.hpp>

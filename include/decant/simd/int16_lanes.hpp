@@ -15,7 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace decant::inline v0::simd {
+namespace decant::inline DECANT_ABI::simd {
 
 // The first in the low half of a word, the second in the high half.
 constexpr std::int32_t pack_int16(std::int32_t first, std::int32_t second) noexcept {
@@ -122,4 +122,4 @@ inline IntLanes int16_of_nibbles(const std::uint8_t* from) {
 
 #endif
 
-}  // namespace decant::inline v0::simd
+}  // namespace decant::inline DECANT_ABI::simd

@@ -20,7 +20,7 @@
 #include <immintrin.h>
 #endif
 
-namespace decant::inline v0::simd {
+namespace decant::inline DECANT_ABI::simd {
 
 // 64 bytes: lane n has bytes [4 n, 4 n + 4). And 16 integers, one a lane.
 #if defined(EIGEN_VECTORIZE_AVX512) && defined(__AVX512BW__)
@@ -212,4 +212,4 @@ inline void store_bytes(std::int8_t* to, const Lanes& integers) {
 #endif
 }
 
-}  // namespace decant::inline v0::simd
+}  // namespace decant::inline DECANT_ABI::simd

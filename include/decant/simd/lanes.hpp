@@ -20,7 +20,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace decant::inline v0::simd {
+namespace decant::inline DECANT_ABI::simd {
 
 namespace detail {
 
@@ -282,4 +282,4 @@ DECANT_ALWAYS_INLINE Lanes tanh(const Lanes& x) {
   return where_negative(x, broadcast(0.0f) - size, size);
 }
 
-}  // namespace decant::inline v0::simd
+}  // namespace decant::inline DECANT_ABI::simd

@@ -10,11 +10,11 @@
 
 #include <string>
 
-namespace decant::inline v0::model {
+namespace decant::inline DECANT_ABI::model {
 class Decoder;
 }
 
-namespace decant::inline v0::snapshots {
+namespace decant::inline DECANT_ABI::snapshots {
 
 // 32 hexadecimal digits that depend on all that keys and values depend on: every weight, every
 // field of the configuration but max_positions, and whether products quantise activations.
@@ -23,7 +23,7 @@ namespace decant::inline v0::snapshots {
 // Cost     every weight is read and widened once
 std::string fingerprint(const model::Decoder& decoder);
 
-}  // namespace decant::inline v0::snapshots
+}  // namespace decant::inline DECANT_ABI::snapshots
 
 #ifndef DECANT_COMPILED_IO
 #include <decant/snapshots/detail/fingerprint.hpp>

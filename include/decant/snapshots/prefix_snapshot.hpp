@@ -39,7 +39,7 @@
 #include <utility>
 #include <vector>
 
-namespace decant::inline v0::snapshots {
+namespace decant::inline DECANT_ABI::snapshots {
 
 namespace detail {
 
@@ -181,7 +181,7 @@ class PrefixSnapshot {
   std::vector<std::int32_t> priorities_;
 };
 
-}  // namespace decant::inline v0::snapshots
+}  // namespace decant::inline DECANT_ABI::snapshots
 
 #ifndef DECANT_COMPILED_IO
 #include <decant/snapshots/detail/prefix_snapshot.hpp>

@@ -31,7 +31,7 @@
 #include <utility>
 #include <vector>
 
-namespace decant::inline v0::snapshots {
+namespace decant::inline DECANT_ABI::snapshots {
 
 // Writes what a store holds of the sequence `tokens` to a file, which replaces the old one when it
 // is complete. `model` names the model that computed it: only a store of that model takes it back.
@@ -173,7 +173,7 @@ void Snapshot::restore(S& store, std::string_view model, Position end) const {
   if constexpr (requires { store.drop_before(first); }) store.drop_before(first);
 }
 
-}  // namespace decant::inline v0::snapshots
+}  // namespace decant::inline DECANT_ABI::snapshots
 
 #ifndef DECANT_COMPILED_IO
 #include <decant/snapshots/detail/snapshot.hpp>

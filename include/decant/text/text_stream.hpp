@@ -17,7 +17,7 @@
 #include <span>
 #include <string>
 
-namespace decant::inline v0::text {
+namespace decant::inline DECANT_ABI::text {
 
 namespace detail {
 class DecoderRun;
@@ -52,7 +52,7 @@ class TextStream {
   bool skip_special_;
 };
 
-}  // namespace decant::inline v0::text
+}  // namespace decant::inline DECANT_ABI::text
 
 #ifndef DECANT_COMPILED_IO
 #include <decant/text/detail/text_stream.hpp>

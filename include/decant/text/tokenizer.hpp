@@ -21,11 +21,11 @@
 #include <string_view>
 #include <vector>
 
-namespace decant::inline v0::files {
+namespace decant::inline DECANT_ABI::files {
 class Gguf;
 }
 
-namespace decant::inline v0::text {
+namespace decant::inline DECANT_ABI::text {
 
 namespace detail {
 struct TokenizerParts;
@@ -90,7 +90,7 @@ Tokenizer load_tokenizer(const files::Gguf& file);
 // Errors   FormatError naming file, and field or key
 Tokenizer load_tokenizer(const std::filesystem::path& path);
 
-}  // namespace decant::inline v0::text
+}  // namespace decant::inline DECANT_ABI::text
 
 #ifndef DECANT_COMPILED_IO
 #include <decant/text/detail/tokenizer.hpp>

@@ -26,7 +26,7 @@
 #include <span>
 #include <vector>
 
-namespace decant::inline v0::attention {
+namespace decant::inline DECANT_ABI::attention {
 
 namespace detail {
 
@@ -216,4 +216,4 @@ void attend(std::span<const Sequence<S>> sequences, const Problem& problem, cons
   });
 }
 
-}  // namespace decant::inline v0::attention
+}  // namespace decant::inline DECANT_ABI::attention

@@ -27,7 +27,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace decant::inline v0::attention::detail {
+namespace decant::inline DECANT_ABI::attention::detail {
 
 inline constexpr Index kPanelsPerTile = kTileKeys / kv::kPanelTokens;
 
@@ -178,4 +178,4 @@ inline void rescale(float old_maximum, float maximum, float* sums, float* values
   }
 }
 
-}  // namespace decant::inline v0::attention::detail
+}  // namespace decant::inline DECANT_ABI::attention::detail

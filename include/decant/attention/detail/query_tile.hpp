@@ -22,7 +22,7 @@
 #include <cstdint>
 #include <limits>
 
-namespace decant::inline v0::attention::detail {
+namespace decant::inline DECANT_ABI::attention::detail {
 
 // The largest integer of a query, such that no sum with integer keys leaves 32 bits.
 template <codec::IntegerCodec K>
@@ -86,4 +86,4 @@ void gather(const float* from, const Problem& problem, const QueryTile& queries,
   });
 }
 
-}  // namespace decant::inline v0::attention::detail
+}  // namespace decant::inline DECANT_ABI::attention::detail

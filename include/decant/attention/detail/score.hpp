@@ -5,7 +5,7 @@
 #include <decant/core/config.hpp>
 #include <decant/simd/lanes.hpp>
 
-namespace decant::inline v0::attention {
+namespace decant::inline DECANT_ABI::attention {
 
 DECANT_ALWAYS_INLINE simd::Lanes Plain::operator()(const simd::Lanes& scores,
                                                    const ScorePlace&) const noexcept {
@@ -24,4 +24,4 @@ DECANT_ALWAYS_INLINE simd::Lanes Bias::operator()(const simd::Lanes& scores,
   return scores + simd::load_first(from, at.keys);
 }
 
-}  // namespace decant::inline v0::attention
+}  // namespace decant::inline DECANT_ABI::attention

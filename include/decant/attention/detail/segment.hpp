@@ -31,7 +31,7 @@
 #include <limits>
 #include <type_traits>
 
-namespace decant::inline v0::attention::detail {
+namespace decant::inline DECANT_ABI::attention::detail {
 
 // What R queries from `query` on see of the tile, and their scores there.
 template <int R, codec::Codec K, codec::Codec V, Mask M, class Ahead>
@@ -232,4 +232,4 @@ void attend_segment(const QueryTile& queries, const S& store, Index layer, const
   }
 }
 
-}  // namespace decant::inline v0::attention::detail
+}  // namespace decant::inline DECANT_ABI::attention::detail

@@ -17,7 +17,7 @@
 
 #include <algorithm>
 
-namespace decant::inline v0::attention::detail {
+namespace decant::inline DECANT_ABI::attention::detail {
 
 // The weights of R rows for the tokens of one tile, and where their sums stand.
 //
@@ -119,4 +119,4 @@ void add_values(const ValueSums& work, const typename C::Cell* const* panels,
   }
 }
 
-}  // namespace decant::inline v0::attention::detail
+}  // namespace decant::inline DECANT_ABI::attention::detail

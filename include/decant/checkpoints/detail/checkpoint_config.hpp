@@ -18,7 +18,7 @@
 #include <string_view>
 #include <vector>
 
-namespace decant::inline v0::checkpoints::detail {
+namespace decant::inline DECANT_ABI::checkpoints::detail {
 
 // Whose names and layouts the tensors of a checkpoint have.
 enum class Naming { llama, gpt2 };
@@ -90,4 +90,4 @@ inline std::optional<Token> special_token(CheckpointConfig& config, Index id,
   return std::nullopt;
 }
 
-}  // namespace decant::inline v0::checkpoints::detail
+}  // namespace decant::inline DECANT_ABI::checkpoints::detail

@@ -32,7 +32,7 @@
 #include <string_view>
 #include <vector>
 
-namespace decant::inline v0::checkpoints::detail {
+namespace decant::inline DECANT_ABI::checkpoints::detail {
 
 struct GgufFamily {
   std::string_view name;
@@ -158,4 +158,4 @@ inline CheckpointConfig read_gguf_config(const files::Gguf& file) {
   return config;
 }
 
-}  // namespace decant::inline v0::checkpoints::detail
+}  // namespace decant::inline DECANT_ABI::checkpoints::detail

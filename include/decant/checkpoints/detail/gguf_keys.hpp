@@ -14,7 +14,7 @@
 #include <string_view>
 #include <utility>
 
-namespace decant::inline v0::checkpoints::detail {
+namespace decant::inline DECANT_ABI::checkpoints::detail {
 
 // Borrows the metadata. Names are without the architecture.
 //
@@ -46,4 +46,4 @@ class GgufKeys {
   std::string architecture_;
 };
 
-}  // namespace decant::inline v0::checkpoints::detail
+}  // namespace decant::inline DECANT_ABI::checkpoints::detail

@@ -26,7 +26,7 @@
 #include <string_view>
 #include <vector>
 
-namespace decant::inline v0::checkpoints::detail {
+namespace decant::inline DECANT_ABI::checkpoints::detail {
 
 inline constexpr std::string_view kRopeDivisors = "rope_freqs.weight";
 
@@ -96,4 +96,4 @@ inline attention::Rope read_gguf_rope(const files::Gguf& file, const GgufKeys& k
   return rope;
 }
 
-}  // namespace decant::inline v0::checkpoints::detail
+}  // namespace decant::inline DECANT_ABI::checkpoints::detail

@@ -19,7 +19,7 @@
 #include <string_view>
 #include <vector>
 
-namespace decant::inline v0::checkpoints::detail {
+namespace decant::inline DECANT_ABI::checkpoints::detail {
 
 inline model::Linear read_conv1d(WeightReader& reader, const std::string& name, Index outputs,
                                  Index inputs) {
@@ -63,4 +63,4 @@ inline model::Weights read_gpt2_weights(WeightReader& reader, const CheckpointCo
   return weights;
 }
 
-}  // namespace decant::inline v0::checkpoints::detail
+}  // namespace decant::inline DECANT_ABI::checkpoints::detail

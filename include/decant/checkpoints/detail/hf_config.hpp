@@ -36,7 +36,7 @@
 #include <string_view>
 #include <vector>
 
-namespace decant::inline v0::checkpoints::detail {
+namespace decant::inline DECANT_ABI::checkpoints::detail {
 
 // What a file of this family means if a field is absent; 0: it follows from the other fields.
 struct HfFamily {
@@ -201,4 +201,4 @@ inline CheckpointConfig read_hf_config(const std::filesystem::path& folder) {
   return config;
 }
 
-}  // namespace decant::inline v0::checkpoints::detail
+}  // namespace decant::inline DECANT_ABI::checkpoints::detail

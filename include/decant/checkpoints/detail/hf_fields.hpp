@@ -20,7 +20,7 @@
 #include <string_view>
 #include <vector>
 
-namespace decant::inline v0::checkpoints::detail {
+namespace decant::inline DECANT_ABI::checkpoints::detail {
 
 inline Index extent(const files::JsonObject& config, std::string_view key, Index value,
                     Index most = kMaxExtent) {
@@ -93,4 +93,4 @@ inline std::vector<Position> windows(const files::JsonObject& config, std::strin
   return unlimited ? std::vector<Position>{} : result;
 }
 
-}  // namespace decant::inline v0::checkpoints::detail
+}  // namespace decant::inline DECANT_ABI::checkpoints::detail

@@ -19,7 +19,7 @@
 #include <string>
 #include <string_view>
 
-namespace decant::inline v0::checkpoints::detail {
+namespace decant::inline DECANT_ABI::checkpoints::detail {
 
 inline double positive_number(const files::JsonObject& object, std::string_view key) {
   return checked_positive(object.number(key), object.place(key));
@@ -95,4 +95,4 @@ inline attention::Rope read_rope(const files::JsonObject& config, Index head_dim
   return rope;
 }
 
-}  // namespace decant::inline v0::checkpoints::detail
+}  // namespace decant::inline DECANT_ABI::checkpoints::detail

@@ -21,7 +21,7 @@
 #include <string_view>
 #include <vector>
 
-namespace decant::inline v0::checkpoints::detail {
+namespace decant::inline DECANT_ABI::checkpoints::detail {
 
 // What stands in front of ".weight" and ".bias". All but the output carry `root`, which a file may
 // leave out as a whole; what belongs to layer n also carries `layers` and "n.".
@@ -166,4 +166,4 @@ inline model::Weights read_llama_weights(WeightReader& reader, const CheckpointC
   return weights;
 }
 
-}  // namespace decant::inline v0::checkpoints::detail
+}  // namespace decant::inline DECANT_ABI::checkpoints::detail

@@ -28,7 +28,7 @@
 #include <string_view>
 #include <vector>
 
-namespace decant::inline v0::checkpoints {
+namespace decant::inline DECANT_ABI::checkpoints {
 
 namespace detail {
 
@@ -184,4 +184,4 @@ DECANT_IO_INLINE std::shared_ptr<const model::Adapter> load_adapter(
   }
 }
 
-}  // namespace decant::inline v0::checkpoints
+}  // namespace decant::inline DECANT_ABI::checkpoints

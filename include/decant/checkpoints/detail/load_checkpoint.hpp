@@ -19,7 +19,7 @@
 #include <filesystem>
 #include <utility>
 
-namespace decant::inline v0::checkpoints {
+namespace decant::inline DECANT_ABI::checkpoints {
 
 namespace detail {
 
@@ -63,4 +63,4 @@ DECANT_IO_INLINE model::Config read_config(const std::filesystem::path& path) {
                               : detail::read_hf_config(path).model;
 }
 
-}  // namespace decant::inline v0::checkpoints
+}  // namespace decant::inline DECANT_ABI::checkpoints

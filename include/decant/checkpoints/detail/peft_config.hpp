@@ -20,7 +20,7 @@
 #include <utility>
 #include <vector>
 
-namespace decant::inline v0::checkpoints::detail {
+namespace decant::inline DECANT_ABI::checkpoints::detail {
 
 // A number of all modules, and those of modules that are named.
 struct PatternedNumber {
@@ -151,4 +151,4 @@ inline double number_of(const PatternedNumber& number, std::string_view module,
   return found.value_or(number.value);
 }
 
-}  // namespace decant::inline v0::checkpoints::detail
+}  // namespace decant::inline DECANT_ABI::checkpoints::detail

@@ -26,7 +26,7 @@
 #include <string_view>
 #include <vector>
 
-namespace decant::inline v0::checkpoints::detail {
+namespace decant::inline DECANT_ABI::checkpoints::detail {
 
 // Borrows the table. Views that it gives point into the files.
 //
@@ -137,4 +137,4 @@ inline void read_vocabulary(WeightReader& reader, const std::string& embedding,
   }
 }
 
-}  // namespace decant::inline v0::checkpoints::detail
+}  // namespace decant::inline DECANT_ABI::checkpoints::detail

@@ -19,7 +19,7 @@
 #include <immintrin.h>
 #endif
 
-namespace decant::inline v0::codec {
+namespace decant::inline DECANT_ABI::codec {
 
 template <int I>
 DECANT_ALWAYS_INLINE simd::Lanes F32::widen(const Cell* cells) noexcept {
@@ -132,4 +132,4 @@ DECANT_ALWAYS_INLINE simd::Lanes FP8E4M3::widen(const Cell* cells) noexcept {
 #endif
 }
 
-}  // namespace decant::inline v0::codec
+}  // namespace decant::inline DECANT_ABI::codec

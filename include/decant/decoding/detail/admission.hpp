@@ -23,7 +23,7 @@
 #include <string_view>
 #include <utility>
 
-namespace decant::inline v0::decoding::detail {
+namespace decant::inline DECANT_ABI::decoding::detail {
 
 // Errors   admit() and secure(): std::bad_alloc; no request has lost a token then
 template <codec::Codec K, codec::Codec V>
@@ -278,4 +278,4 @@ class Admission {
   Jobs running_, waiting_;
 };
 
-}  // namespace decant::inline v0::decoding::detail
+}  // namespace decant::inline DECANT_ABI::decoding::detail

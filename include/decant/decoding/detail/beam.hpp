@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-namespace decant::inline v0::decoding::detail {
+namespace decant::inline DECANT_ABI::decoding::detail {
 
 // The best finished answers, at most as many as there are beams.
 class Answers {
@@ -186,4 +186,4 @@ std::vector<BeamAnswer> PagedRuns<kv::Paged<K, V>>::beam_search(const model::Dec
   return BeamSearch<Store>(steps, options).run(sequence, most);
 }
 
-}  // namespace decant::inline v0::decoding::detail
+}  // namespace decant::inline DECANT_ABI::decoding::detail

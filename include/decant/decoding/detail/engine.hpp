@@ -12,7 +12,7 @@
 #include <exception>
 #include <span>
 
-namespace decant::inline v0::decoding::detail {
+namespace decant::inline DECANT_ABI::decoding::detail {
 
 class Engine {
  public:
@@ -32,4 +32,4 @@ class Engine {
   virtual const SchedulerStatistics& statistics() const noexcept = 0;
 };
 
-}  // namespace decant::inline v0::decoding::detail
+}  // namespace decant::inline DECANT_ABI::decoding::detail

@@ -11,7 +11,7 @@
 #include <optional>
 #include <span>
 
-namespace decant::inline v0::decoding::detail {
+namespace decant::inline DECANT_ABI::decoding::detail {
 
 inline constexpr const char* kGenerate = "decoding::generate";
 
@@ -76,4 +76,4 @@ Generation generate(const model::Decoder& decoder, S& store, model::Workspace& w
   return sequence.finish(*ended);
 }
 
-}  // namespace decant::inline v0::decoding::detail
+}  // namespace decant::inline DECANT_ABI::decoding::detail

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-namespace decant::inline v0::decoding::detail {
+namespace decant::inline DECANT_ABI::decoding::detail {
 
 // A request that waits or runs.
 template <codec::Codec K, codec::Codec V>
@@ -127,4 +127,4 @@ class EventList {
   bool returned_ = false;
 };
 
-}  // namespace decant::inline v0::decoding::detail
+}  // namespace decant::inline DECANT_ABI::decoding::detail

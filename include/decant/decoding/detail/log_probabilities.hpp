@@ -13,7 +13,7 @@
 #include <span>
 #include <vector>
 
-namespace decant::inline v0::decoding {
+namespace decant::inline DECANT_ABI::decoding {
 
 namespace detail {
 
@@ -58,4 +58,4 @@ DECANT_INLINE LogProbabilities log_probabilities(std::span<const float> logits, 
           .top = detail::most_probable(logits, top, sum)};
 }
 
-}  // namespace decant::inline v0::decoding
+}  // namespace decant::inline DECANT_ABI::decoding

@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-namespace decant::inline v0::decoding::detail {
+namespace decant::inline DECANT_ABI::decoding::detail {
 
 class Mailbox {
  public:
@@ -98,4 +98,4 @@ class Mailbox {
   std::function<void(const Outcome&)> on_end_;
 };
 
-}  // namespace decant::inline v0::decoding::detail
+}  // namespace decant::inline DECANT_ABI::decoding::detail

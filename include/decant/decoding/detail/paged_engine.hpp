@@ -21,7 +21,7 @@
 #include <span>
 #include <utility>
 
-namespace decant::inline v0::decoding::detail {
+namespace decant::inline DECANT_ABI::decoding::detail {
 
 template <codec::Codec K, codec::Codec V>
 class PagedEngine final : public Engine {
@@ -258,4 +258,4 @@ std::unique_ptr<Engine> PagedRuns<kv::Paged<K, V>>::engine(const model::Decoder&
   return std::make_unique<PagedEngine<K, V>>(decoder, workspace, pool, options, tree);
 }
 
-}  // namespace decant::inline v0::decoding::detail
+}  // namespace decant::inline DECANT_ABI::decoding::detail

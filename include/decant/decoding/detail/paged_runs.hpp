@@ -19,7 +19,7 @@
 #include <span>
 #include <vector>
 
-namespace decant::inline v0::decoding {
+namespace decant::inline DECANT_ABI::decoding {
 
 struct BeamAnswer;
 struct BeamOptions;
@@ -51,4 +51,4 @@ struct PagedRuns<kv::Paged<K, V>> {
 
 }  // namespace detail
 
-}  // namespace decant::inline v0::decoding
+}  // namespace decant::inline DECANT_ABI::decoding

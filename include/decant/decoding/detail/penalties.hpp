@@ -16,7 +16,7 @@
 #include <span>
 #include <utility>
 
-namespace decant::inline v0::decoding {
+namespace decant::inline DECANT_ABI::decoding {
 
 DECANT_INLINE void check(const PenaltyOptions& options, Index vocabulary) {
   const auto finite = [](double number, const char* name) {
@@ -163,4 +163,4 @@ DECANT_INLINE void Penalties::penalise_repetitions(std::span<float> logits,
   }
 }
 
-}  // namespace decant::inline v0::decoding
+}  // namespace decant::inline DECANT_ABI::decoding

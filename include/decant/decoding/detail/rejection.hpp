@@ -12,7 +12,7 @@
 #include <span>
 #include <vector>
 
-namespace decant::inline v0::decoding {
+namespace decant::inline DECANT_ABI::decoding {
 
 DECANT_INLINE double probability_of(std::span<const Candidate> candidates, Token token) {
   const auto found = std::ranges::lower_bound(candidates, token, {}, &Candidate::token);
@@ -46,4 +46,4 @@ DECANT_INLINE Token verify(std::span<const Candidate> target, std::span<const Ca
   return draw(rest, std::min((u - taken) / (1.0 - taken), kBelowOne));
 }
 
-}  // namespace decant::inline v0::decoding
+}  // namespace decant::inline DECANT_ABI::decoding

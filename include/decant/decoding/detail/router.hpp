@@ -17,7 +17,7 @@
 #include <span>
 #include <vector>
 
-namespace decant::inline v0::decoding {
+namespace decant::inline DECANT_ABI::decoding {
 
 namespace detail {
 
@@ -91,4 +91,4 @@ DECANT_INLINE Route route(const kv::CacheNamespace& space, std::span<const Token
   return {best->replica, best->matched, std::ssize(prompt) - best->matched};
 }
 
-}  // namespace decant::inline v0::decoding
+}  // namespace decant::inline DECANT_ABI::decoding

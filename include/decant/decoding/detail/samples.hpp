@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-namespace decant::inline v0::decoding::detail {
+namespace decant::inline DECANT_ABI::decoding::detail {
 
 template <class Store>
 class Samples {
@@ -116,4 +116,4 @@ std::vector<Generation> PagedRuns<kv::Paged<K, V>>::generate_samples(
   return Samples<Store>(steps, sink).run(sequence, samples, interrupted);
 }
 
-}  // namespace decant::inline v0::decoding::detail
+}  // namespace decant::inline DECANT_ABI::decoding::detail

@@ -23,7 +23,7 @@
 #include <utility>
 #include <vector>
 
-namespace decant::inline v0::decoding::detail {
+namespace decant::inline DECANT_ABI::decoding::detail {
 
 // What a step has room for beside the row of a sequence's last token.
 struct DraftRoom {
@@ -293,4 +293,4 @@ class Sequence {
   std::vector<S> forks_;                      // of the store, for all branches but the first
 };
 
-}  // namespace decant::inline v0::decoding::detail
+}  // namespace decant::inline DECANT_ABI::decoding::detail

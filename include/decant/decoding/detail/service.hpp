@@ -27,7 +27,7 @@
 #include <utility>
 #include <vector>
 
-namespace decant::inline v0::decoding {
+namespace decant::inline DECANT_ABI::decoding {
 
 // A thread that runs the steps of a scheduler. Its destructor ends the remaining requests.
 class detail::ServiceThread {
@@ -225,4 +225,4 @@ DECANT_INLINE RequestId Service::submit(Request request,
 DECANT_INLINE ServiceMetrics Service::metrics() const { return thread_->metrics(); }
 DECANT_INLINE void Service::run_between_steps(FunctionRef<void()> f) { thread_->run(f); }
 
-}  // namespace decant::inline v0::decoding
+}  // namespace decant::inline DECANT_ABI::decoding

@@ -20,7 +20,7 @@
 #include <string_view>
 #include <vector>
 
-namespace decant::inline v0::decoding::detail {
+namespace decant::inline DECANT_ABI::decoding::detail {
 
 // The decoder and the workspace that steps run on, and the batch of the next one.
 template <kv::Store S>
@@ -163,4 +163,4 @@ void feed(Steps<S>& steps, S& store, std::span<const Token> sequence, const mode
   }
 }
 
-}  // namespace decant::inline v0::decoding::detail
+}  // namespace decant::inline DECANT_ABI::decoding::detail

@@ -12,7 +12,7 @@
 #include <coroutine>
 #include <optional>
 
-namespace decant::inline v0::decoding {
+namespace decant::inline DECANT_ABI::decoding {
 
 DECANT_INLINE std::optional<Token> Stream::next() { return mailbox_->next(); }
 DECANT_INLINE std::optional<Token> Stream::next_for(std::chrono::nanoseconds duration) {
@@ -28,4 +28,4 @@ DECANT_INLINE void Stream::cancel() noexcept {
   if (mailbox_) mailbox_->cancel.request_stop();
 }
 
-}  // namespace decant::inline v0::decoding
+}  // namespace decant::inline DECANT_ABI::decoding

@@ -21,7 +21,7 @@
 #include <utility>
 #include <vector>
 
-namespace decant::inline v0::decoding::detail {
+namespace decant::inline DECANT_ABI::decoding::detail {
 
 using Sink = FunctionRef<bool(Token)>;
 // The distribution that draft number `at` was drawn from; empty if the draft had probability 1.
@@ -170,4 +170,4 @@ class Text {
   Generation result_;
 };
 
-}  // namespace decant::inline v0::decoding::detail
+}  // namespace decant::inline DECANT_ABI::decoding::detail

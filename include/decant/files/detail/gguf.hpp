@@ -28,7 +28,7 @@
 #include <utility>
 #include <vector>
 
-namespace decant::inline v0::files {
+namespace decant::inline DECANT_ABI::files {
 
 namespace detail {
 
@@ -206,4 +206,4 @@ DECANT_IO_INLINE void Gguf::check_overlap() const {
   }
 }
 
-}  // namespace decant::inline v0::files
+}  // namespace decant::inline DECANT_ABI::files

@@ -25,7 +25,7 @@
 #include <string>
 #include <string_view>
 
-namespace decant::inline v0::files::detail {
+namespace decant::inline DECANT_ABI::files::detail {
 
 inline constexpr int kMaxGgufDepth = 4;  // of arrays in arrays
 
@@ -130,4 +130,4 @@ class GgufCursor {
   std::size_t at_ = 0;
 };
 
-}  // namespace decant::inline v0::files::detail
+}  // namespace decant::inline DECANT_ABI::files::detail

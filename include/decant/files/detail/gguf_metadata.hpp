@@ -18,7 +18,7 @@
 #include <string_view>
 #include <vector>
 
-namespace decant::inline v0::files {
+namespace decant::inline DECANT_ABI::files {
 
 DECANT_IO_INLINE void GgufMetadata::read(detail::GgufCursor& cursor, Index count) {
   for (Index i = 0; i < count; ++i) {
@@ -141,4 +141,4 @@ DECANT_IO_INLINE void GgufMetadata::expects_type(std::string_view key, bool held
                        detail::info_of(at(key).type).name, ", not ", wanted);
 }
 
-}  // namespace decant::inline v0::files
+}  // namespace decant::inline DECANT_ABI::files

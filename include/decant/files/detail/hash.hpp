@@ -14,7 +14,7 @@
 #include <string>
 #include <string_view>
 
-namespace decant::inline v0::files {
+namespace decant::inline DECANT_ABI::files {
 
 DECANT_IO_INLINE Hash::Hash() : state_(XXH3_createState()) {
   if (state_ == nullptr) throw std::bad_alloc();
@@ -45,4 +45,4 @@ DECANT_IO_INLINE void Hash::Free::operator()(XXH3_state_s* state) const noexcept
   XXH3_freeState(state);
 }
 
-}  // namespace decant::inline v0::files
+}  // namespace decant::inline DECANT_ABI::files

@@ -27,7 +27,7 @@
 #include <memory>
 #endif
 
-namespace decant::inline v0::files {
+namespace decant::inline DECANT_ABI::files {
 
 DECANT_IO_INLINE void MappedFile::refuse(std::string_view what, int error) const {
   throw FormatError(
@@ -94,4 +94,4 @@ DECANT_IO_INLINE void MappedFile::release() noexcept { delete[] data_; }
 
 #endif
 
-}  // namespace decant::inline v0::files
+}  // namespace decant::inline DECANT_ABI::files

@@ -22,7 +22,7 @@
 #include <unistd.h>
 #endif
 
-namespace decant::inline v0::files {
+namespace decant::inline DECANT_ABI::files {
 
 DECANT_IO_INLINE NewFile::NewFile(std::filesystem::path path)
     : path_(std::move(path)), folder_(path_.has_parent_path() ? path_.parent_path() : ".") {
@@ -89,4 +89,4 @@ DECANT_IO_INLINE void NewFile::open() {
   }
 }
 
-}  // namespace decant::inline v0::files
+}  // namespace decant::inline DECANT_ABI::files

@@ -21,7 +21,7 @@
 #include <utility>
 #include <vector>
 
-namespace decant::inline v0::files {
+namespace decant::inline DECANT_ABI::files {
 
 namespace detail {
 
@@ -142,4 +142,4 @@ DECANT_IO_INLINE void Safetensors::check_tiling(std::span<const std::byte> data)
                        " bytes of data belong to no tensor");
 }
 
-}  // namespace decant::inline v0::files
+}  // namespace decant::inline DECANT_ABI::files

@@ -20,7 +20,7 @@
 #include <string_view>
 #include <utility>
 
-namespace decant::inline v0::files {
+namespace decant::inline DECANT_ABI::files {
 
 namespace detail {
 
@@ -97,4 +97,4 @@ DECANT_IO_INLINE Safetensors parse_sealed(std::span<const std::byte> bytes, std:
   return file;
 }
 
-}  // namespace decant::inline v0::files
+}  // namespace decant::inline DECANT_ABI::files

@@ -16,7 +16,7 @@
 #include <system_error>
 #include <vector>
 
-namespace decant::inline v0::files {
+namespace decant::inline DECANT_ABI::files {
 
 namespace detail {
 
@@ -83,4 +83,4 @@ DECANT_IO_INLINE void TensorFiles::add_shards(const std::filesystem::path& folde
   }
 }
 
-}  // namespace decant::inline v0::files
+}  // namespace decant::inline DECANT_ABI::files

@@ -10,7 +10,7 @@
 #include <cmath>
 #include <span>
 
-namespace decant::inline v0::kernels {
+namespace decant::inline DECANT_ABI::kernels {
 
 namespace detail {
 
@@ -72,4 +72,4 @@ DECANT_INLINE void activate_gate(Activation kind, std::span<float> gate,
   });
 }
 
-}  // namespace decant::inline v0::kernels
+}  // namespace decant::inline DECANT_ABI::kernels

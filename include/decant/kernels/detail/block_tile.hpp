@@ -25,7 +25,7 @@
 #include <algorithm>
 #include <cstdint>
 
-namespace decant::inline v0::kernels::detail {
+namespace decant::inline DECANT_ABI::kernels::detail {
 
 inline constexpr int kBlockTilePanels = simd::kRegisters == 1 ? 2 : 1;
 
@@ -126,4 +126,4 @@ void multiply_block_tile_full(const float* rows, const std::uint8_t* const (&pan
   store_sums(at, sums, sums_stride);
 }
 
-}  // namespace decant::inline v0::kernels::detail
+}  // namespace decant::inline DECANT_ABI::kernels::detail

@@ -18,7 +18,7 @@
 #include <algorithm>
 #include <cstdint>
 
-namespace decant::inline v0::kernels::detail {
+namespace decant::inline DECANT_ABI::kernels::detail {
 
 // Adds columns k and k + 1, of which the panels' cells are given, to the sums.
 template <codec::IntegerCodec C, int R, int P>
@@ -82,4 +82,4 @@ void multiply_integer_tile(const std::int32_t* rows, const float* row_scales,
   }
 }
 
-}  // namespace decant::inline v0::kernels::detail
+}  // namespace decant::inline DECANT_ABI::kernels::detail

@@ -19,7 +19,7 @@
 #include <utility>
 #include <variant>
 
-namespace decant::inline v0::kernels {
+namespace decant::inline DECANT_ABI::kernels {
 
 class detail::AnyPacked {
  public:
@@ -80,4 +80,4 @@ DECANT_INLINE void Matrix::multiply(const Product& product, RowTiles& tiles,
   packed_->visit([&](const auto& packed) { detail::multiply(packed, product, tiles, executor); });
 }
 
-}  // namespace decant::inline v0::kernels
+}  // namespace decant::inline DECANT_ABI::kernels

@@ -11,7 +11,7 @@
 #include <functional>
 #include <span>
 
-namespace decant::inline v0::kernels {
+namespace decant::inline DECANT_ABI::kernels {
 
 namespace detail {
 
@@ -68,4 +68,4 @@ DECANT_INLINE void layer_norm(std::span<const float> x, std::span<const float> w
   });
 }
 
-}  // namespace decant::inline v0::kernels
+}  // namespace decant::inline DECANT_ABI::kernels

@@ -24,7 +24,7 @@
 #include <span>
 #include <vector>
 
-namespace decant::inline v0::kernels::detail {
+namespace decant::inline DECANT_ABI::kernels::detail {
 
 struct Extents {
   Index rows = 0;
@@ -140,4 +140,4 @@ class Packed {
   Buffer<Cell> cells_;
 };
 
-}  // namespace decant::inline v0::kernels::detail
+}  // namespace decant::inline DECANT_ABI::kernels::detail

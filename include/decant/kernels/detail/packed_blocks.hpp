@@ -19,7 +19,7 @@
 #include <cstring>
 #include <span>
 
-namespace decant::inline v0::kernels::detail {
+namespace decant::inline DECANT_ABI::kernels::detail {
 
 // Shape    panels are [ceil(rows / 16)][ceil(columns / 64)] of two blocks of 16 outputs; what lies
 //          beyond the last row or column is zero
@@ -130,4 +130,4 @@ class PackedBlocks {
   Buffer<std::uint8_t> memory_;
 };
 
-}  // namespace decant::inline v0::kernels::detail
+}  // namespace decant::inline DECANT_ABI::kernels::detail

@@ -22,7 +22,7 @@
 #include <algorithm>
 #include <cstdint>
 
-namespace decant::inline v0::kernels::detail {
+namespace decant::inline DECANT_ABI::kernels::detail {
 
 // Columns of one pass over the rows: 64 outputs of f32 take 512 KiB of the second-level cache.
 inline constexpr Index kStretchColumns = 2048;
@@ -218,4 +218,4 @@ void multiply(const Weights& weights, const Product& product, RowTiles& tiles, E
   });
 }
 
-}  // namespace decant::inline v0::kernels::detail
+}  // namespace decant::inline DECANT_ABI::kernels::detail

@@ -20,7 +20,7 @@
 #include <cstdint>
 #include <cstring>
 
-namespace decant::inline v0::kernels {
+namespace decant::inline DECANT_ABI::kernels {
 
 namespace detail {
 
@@ -122,4 +122,4 @@ DECANT_INLINE void RowTiles::assign_int8(const float* rows, Index stride, Index 
   });
 }
 
-}  // namespace decant::inline v0::kernels
+}  // namespace decant::inline DECANT_ABI::kernels

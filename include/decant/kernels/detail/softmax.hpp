@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <span>
 
-namespace decant::inline v0::kernels {
+namespace decant::inline DECANT_ABI::kernels {
 
 DECANT_INLINE void merge(SoftmaxPart& part, std::span<float> values, const SoftmaxPart& other,
                          std::span<const float> other_values) {
@@ -58,4 +58,4 @@ DECANT_INLINE void finish(const SoftmaxPart& part, std::span<float> values) {
   });
 }
 
-}  // namespace decant::inline v0::kernels
+}  // namespace decant::inline DECANT_ABI::kernels

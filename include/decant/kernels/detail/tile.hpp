@@ -27,7 +27,7 @@
 #include <cstdint>
 #include <type_traits>
 
-namespace decant::inline v0::kernels::detail {
+namespace decant::inline DECANT_ABI::kernels::detail {
 
 inline constexpr int kTileRows = 6;
 inline constexpr int kTilePanels = simd::kRegisters == 1 ? 4 : 1;
@@ -168,4 +168,4 @@ DECANT_ALWAYS_INLINE void with_rows(Index rows, F&& f) {
   });
 }
 
-}  // namespace decant::inline v0::kernels::detail
+}  // namespace decant::inline DECANT_ABI::kernels::detail

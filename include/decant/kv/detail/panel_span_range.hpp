@@ -13,7 +13,7 @@
 #include <iterator>
 #include <utility>
 
-namespace decant::inline v0::kv::detail {
+namespace decant::inline DECANT_ABI::kv::detail {
 
 // span(0), span(1), ... as a range of random access. It must outlive its iterators, and the store
 // must not change meanwhile.
@@ -70,4 +70,4 @@ class PanelSpanRange {
   F span_;
 };
 
-}  // namespace decant::inline v0::kv::detail
+}  // namespace decant::inline DECANT_ABI::kv::detail

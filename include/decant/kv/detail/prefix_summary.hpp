@@ -15,7 +15,7 @@
 #include <span>
 #include <vector>
 
-namespace decant::inline v0::kv {
+namespace decant::inline DECANT_ABI::kv {
 
 namespace detail {
 
@@ -87,4 +87,4 @@ DECANT_INLINE void PrefixSummary::apply(const Change& change) {
   hashes_.insert(change.cached.begin(), change.cached.end());
 }
 
-}  // namespace decant::inline v0::kv
+}  // namespace decant::inline DECANT_ABI::kv

@@ -22,7 +22,7 @@
 #include <cstddef>
 #include <vector>
 
-namespace decant::inline v0::model::detail {
+namespace decant::inline DECANT_ABI::model::detail {
 
 // Lists the runs of a batch.
 template <kv::Store S>
@@ -97,4 +97,4 @@ inline void adapt(LayerProduct which, Index layer, const kernels::Product& produ
            [&] { workspace.executor().parallel_for(std::ssize(adapters.runs), adapt_run); });
 }
 
-}  // namespace decant::inline v0::model::detail
+}  // namespace decant::inline DECANT_ABI::model::detail

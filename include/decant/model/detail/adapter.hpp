@@ -19,7 +19,7 @@
 #include <string_view>
 #include <vector>
 
-namespace decant::inline v0::model {
+namespace decant::inline DECANT_ABI::model {
 
 namespace detail {
 
@@ -138,4 +138,4 @@ DECANT_INLINE Index Adapter::bytes() const noexcept {
   return bytes;
 }
 
-}  // namespace decant::inline v0::model
+}  // namespace decant::inline DECANT_ABI::model

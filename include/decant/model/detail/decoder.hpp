@@ -8,7 +8,7 @@
 
 #include <utility>
 
-namespace decant::inline v0::model {
+namespace decant::inline DECANT_ABI::model {
 
 DECANT_INLINE Decoder::Decoder(Config config, Weights weights)
     : config_(std::move(config)), weights_(std::move(weights)) {
@@ -16,4 +16,4 @@ DECANT_INLINE Decoder::Decoder(Config config, Weights weights)
   check(config_, weights_);
 }
 
-}  // namespace decant::inline v0::model
+}  // namespace decant::inline DECANT_ABI::model

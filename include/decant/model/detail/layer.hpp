@@ -29,7 +29,7 @@
 #include <algorithm>
 #include <span>
 
-namespace decant::inline v0::model::detail {
+namespace decant::inline DECANT_ABI::model::detail {
 
 inline void normalise(const Config& config, const NormWeights& weights, std::span<const float> x,
                       std::span<float> out) {
@@ -254,4 +254,4 @@ void run_layer(const Config& config, const LayerWeights& weights, Index layer, B
   feed_forward(config, weights, layer, batch.rows(), workspace);
 }
 
-}  // namespace decant::inline v0::model::detail
+}  // namespace decant::inline DECANT_ABI::model::detail

@@ -12,7 +12,7 @@
 #include <cstddef>
 #include <span>
 
-namespace decant::inline v0::model::detail {
+namespace decant::inline DECANT_ABI::model::detail {
 
 template <class T>
 std::span<T> elements(T* data, Index size) {
@@ -34,4 +34,4 @@ inline Work row_work(Index rows, Index size, double flops_per_element) {
   return {.bytes = 4 * all, .flops = flops_per_element * all};
 }
 
-}  // namespace decant::inline v0::model::detail
+}  // namespace decant::inline DECANT_ABI::model::detail

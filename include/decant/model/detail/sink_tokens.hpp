@@ -26,7 +26,7 @@
 #include <cstddef>
 #include <span>
 
-namespace decant::inline v0::model::detail {
+namespace decant::inline DECANT_ABI::model::detail {
 
 // The position of a row as its sink tokens see it: its own, or from a full window on right behind
 // it.
@@ -84,4 +84,4 @@ void attend_beside_sinks(const Config& config, const attention::Problem& problem
   merge_sinks(config, batch.rows(), workspace);
 }
 
-}  // namespace decant::inline v0::model::detail
+}  // namespace decant::inline DECANT_ABI::model::detail

@@ -25,7 +25,7 @@
 #include <cstddef>
 #include <span>
 
-namespace decant::inline v0::model {
+namespace decant::inline DECANT_ABI::model {
 
 namespace detail {
 
@@ -200,4 +200,4 @@ void Decoder::step(Batch<S>& batch, Workspace& workspace) const {
   detail::buffers(workspace).logit_rows = batch.logit_rows();
 }
 
-}  // namespace decant::inline v0::model
+}  // namespace decant::inline DECANT_ABI::model

@@ -15,7 +15,7 @@
 #include <algorithm>
 #include <vector>
 
-namespace decant::inline v0::model::detail {
+namespace decant::inline DECANT_ABI::model::detail {
 
 inline Index rotary_pairs(const Config& config) {
   return config.rope ? config.rope->dim(config.key_dim) / 2 : 0;
@@ -104,4 +104,4 @@ struct StepBuffers {
   std::vector<double> frequencies;  // [rotary pairs]
 };
 
-}  // namespace decant::inline v0::model::detail
+}  // namespace decant::inline DECANT_ABI::model::detail

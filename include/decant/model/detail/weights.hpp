@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-namespace decant::inline v0::model {
+namespace decant::inline DECANT_ABI::model {
 
 namespace detail {
 
@@ -91,4 +91,4 @@ DECANT_INLINE Index matrix_bytes(const Weights& weights) noexcept {
   return bytes;
 }
 
-}  // namespace decant::inline v0::model
+}  // namespace decant::inline DECANT_ABI::model

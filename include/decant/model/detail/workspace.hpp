@@ -13,7 +13,7 @@
 #include <memory>
 #include <span>
 
-namespace decant::inline v0::model {
+namespace decant::inline DECANT_ABI::model {
 
 namespace detail {
 
@@ -43,4 +43,4 @@ DECANT_INLINE std::span<float> Workspace::logits(Index at) {
           static_cast<std::size_t>(config_.vocabulary)};
 }
 
-}  // namespace decant::inline v0::model
+}  // namespace decant::inline DECANT_ABI::model

@@ -9,7 +9,7 @@
 
 #include <string>
 
-namespace decant::inline v0::simd {
+namespace decant::inline DECANT_ABI::simd {
 
 DECANT_INLINE std::string instruction_set() {
 #if defined(EIGEN_VECTORIZE_AVX512)
@@ -37,4 +37,4 @@ DECANT_INLINE std::string instruction_set() {
   return name;
 }
 
-}  // namespace decant::inline v0::simd
+}  // namespace decant::inline DECANT_ABI::simd

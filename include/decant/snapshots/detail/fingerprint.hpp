@@ -18,7 +18,7 @@
 #include <type_traits>
 #include <vector>
 
-namespace decant::inline v0::snapshots {
+namespace decant::inline DECANT_ABI::snapshots {
 
 namespace detail {
 
@@ -113,4 +113,4 @@ DECANT_IO_INLINE std::string fingerprint(const model::Decoder& decoder) {
   return print.text();
 }
 
-}  // namespace decant::inline v0::snapshots
+}  // namespace decant::inline DECANT_ABI::snapshots

@@ -22,7 +22,7 @@
 #include <utility>
 #include <vector>
 
-namespace decant::inline v0::snapshots {
+namespace decant::inline DECANT_ABI::snapshots {
 
 DECANT_IO_INLINE PrefixSnapshot PrefixSnapshot::open(const std::filesystem::path& path) {
   files::MappedFile file(path);
@@ -78,4 +78,4 @@ DECANT_IO_INLINE PrefixSnapshot::PrefixSnapshot(Snapshot rows) : rows_(std::move
   }
 }
 
-}  // namespace decant::inline v0::snapshots
+}  // namespace decant::inline DECANT_ABI::snapshots

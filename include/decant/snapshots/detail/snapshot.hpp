@@ -31,7 +31,7 @@
 #include <utility>
 #include <vector>
 
-namespace decant::inline v0::snapshots {
+namespace decant::inline DECANT_ABI::snapshots {
 
 namespace detail {
 
@@ -248,4 +248,4 @@ DECANT_IO_INLINE void Snapshot::check_store(const detail::StoreShape& store, std
   }
 }
 
-}  // namespace decant::inline v0::snapshots
+}  // namespace decant::inline DECANT_ABI::snapshots

@@ -36,7 +36,7 @@
 #include <utility>
 #include <vector>
 
-namespace decant::inline v0::snapshots::detail {
+namespace decant::inline DECANT_ABI::snapshots::detail {
 
 inline constexpr std::string_view kSnapshot = "decant snapshot";
 inline constexpr std::string_view kSnapshotVersion = "1";
@@ -194,4 +194,4 @@ void write_rows(files::SealedWriter& writer, const S& store) {
   }
 }
 
-}  // namespace decant::inline v0::snapshots::detail
+}  // namespace decant::inline DECANT_ABI::snapshots::detail

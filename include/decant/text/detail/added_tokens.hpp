@@ -29,7 +29,7 @@
 #include <utility>
 #include <vector>
 
-namespace decant::inline v0::text::detail {
+namespace decant::inline DECANT_ABI::text::detail {
 
 struct AddedToken {
   Token id;
@@ -240,4 +240,4 @@ class AddedTokens {
   AddedTokenSearch raw_, normalized_;
 };
 
-}  // namespace decant::inline v0::text::detail
+}  // namespace decant::inline DECANT_ABI::text::detail

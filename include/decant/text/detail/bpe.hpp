@@ -32,7 +32,7 @@
 #include <utility>
 #include <vector>
 
-namespace decant::inline v0::text::detail {
+namespace decant::inline DECANT_ABI::text::detail {
 
 // Memory that one encoding reuses from piece to piece.
 struct BpeScratch {
@@ -273,4 +273,4 @@ class Bpe {
   BpeOptions options_;
 };
 
-}  // namespace decant::inline v0::text::detail
+}  // namespace decant::inline DECANT_ABI::text::detail

@@ -42,7 +42,7 @@
 #include <utility>
 #include <vector>
 
-namespace decant::inline v0::text::detail {
+namespace decant::inline DECANT_ABI::text::detail {
 
 inline constexpr std::string_view kLlama3Expression =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|)"
@@ -233,4 +233,4 @@ inline TokenizerParts read_gguf_tokenizer(const files::Gguf& file) {
   return sentencepiece_parts(file.metadata());
 }
 
-}  // namespace decant::inline v0::text::detail
+}  // namespace decant::inline DECANT_ABI::text::detail

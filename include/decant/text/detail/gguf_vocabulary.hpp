@@ -18,7 +18,7 @@
 #include <utility>
 #include <vector>
 
-namespace decant::inline v0::text::detail {
+namespace decant::inline DECANT_ABI::text::detail {
 
 // In the order in which files number them. What is undefined is treated as normal.
 enum class GgufToken { undefined, normal, unknown, control, user_defined, unused, byte };
@@ -81,4 +81,4 @@ class GgufVocabulary {
   std::vector<Index> kinds_;  // of all ids; empty where the file says nothing
 };
 
-}  // namespace decant::inline v0::text::detail
+}  // namespace decant::inline DECANT_ABI::text::detail

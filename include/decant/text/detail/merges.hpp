@@ -26,7 +26,7 @@
 #include <utility>
 #include <vector>
 
-namespace decant::inline v0::text::detail {
+namespace decant::inline DECANT_ABI::text::detail {
 
 // Two neighbours that may become one token. The lowest rank goes first, the leftmost of equals.
 struct BpeMerge {
@@ -100,4 +100,4 @@ std::vector<BpeMerge> merges_by_score(const Vocabulary& vocabulary, std::span<co
   return merges;
 }
 
-}  // namespace decant::inline v0::text::detail
+}  // namespace decant::inline DECANT_ABI::text::detail

@@ -31,7 +31,7 @@
 #include <variant>
 #include <vector>
 
-namespace decant::inline v0::text::detail {
+namespace decant::inline DECANT_ABI::text::detail {
 
 // Each step takes a fragment and how long it may become.
 
@@ -167,4 +167,4 @@ class Normalizer {
   std::string place_;  // how sentences name it
 };
 
-}  // namespace decant::inline v0::text::detail
+}  // namespace decant::inline DECANT_ABI::text::detail

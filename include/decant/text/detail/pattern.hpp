@@ -28,7 +28,7 @@
 #include <utility>
 #include <vector>
 
-namespace decant::inline v0::text::detail {
+namespace decant::inline DECANT_ABI::text::detail {
 
 // The bytes [begin, end) of a text.
 struct Match {
@@ -200,4 +200,4 @@ class Scan {
   std::vector<Match> matches_;
 };
 
-}  // namespace decant::inline v0::text::detail
+}  // namespace decant::inline DECANT_ABI::text::detail

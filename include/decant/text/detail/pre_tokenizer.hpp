@@ -24,7 +24,7 @@
 #include <variant>
 #include <vector>
 
-namespace decant::inline v0::text::detail {
+namespace decant::inline DECANT_ABI::text::detail {
 
 // A run of text, never empty. `opens` tells whether it starts where the whole text does.
 struct Piece {
@@ -236,4 +236,4 @@ class PreTokenizer {
   std::vector<Step> steps_;
 };
 
-}  // namespace decant::inline v0::text::detail
+}  // namespace decant::inline DECANT_ABI::text::detail

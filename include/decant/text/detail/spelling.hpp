@@ -24,7 +24,7 @@
 #include <string_view>
 #include <utility>
 
-namespace decant::inline v0::text::detail {
+namespace decant::inline DECANT_ABI::text::detail {
 
 inline constexpr char32_t kByteLetterEnd = 0x100 + 68;  // every letter is below
 
@@ -106,4 +106,4 @@ struct Metaspace {
   }
 };
 
-}  // namespace decant::inline v0::text::detail
+}  // namespace decant::inline DECANT_ABI::text::detail

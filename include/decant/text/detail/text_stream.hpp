@@ -14,7 +14,7 @@
 #include <string>
 #include <utility>
 
-namespace decant::inline v0::text {
+namespace decant::inline DECANT_ABI::text {
 
 DECANT_IO_INLINE TextStream::TextStream(Tokenizer tokenizer, std::span<const Token> prompt,
                                         bool skip_special)
@@ -41,4 +41,4 @@ DECANT_IO_INLINE std::string TextStream::push(Token token) {
 
 DECANT_IO_INLINE std::string TextStream::finish() { return run_->finish(); }
 
-}  // namespace decant::inline v0::text
+}  // namespace decant::inline DECANT_ABI::text

@@ -32,7 +32,7 @@
 #include <variant>
 #include <vector>
 
-namespace decant::inline v0::text::detail {
+namespace decant::inline DECANT_ABI::text::detail {
 
 // What one step remembers of one stream.
 struct StepMemory {
@@ -283,4 +283,4 @@ class DecoderRun {
   std::vector<StepMemory> memory_;
 };
 
-}  // namespace decant::inline v0::text::detail
+}  // namespace decant::inline DECANT_ABI::text::detail

@@ -23,7 +23,7 @@
 #include <utility>
 #include <vector>
 
-namespace decant::inline v0::text {
+namespace decant::inline DECANT_ABI::text {
 
 DECANT_IO_INLINE Tokenizer::Tokenizer(detail::TokenizerParts parts)
     : parts_(std::make_shared<detail::TokenizerParts>(std::move(parts))) {}
@@ -105,4 +105,4 @@ DECANT_IO_INLINE Tokenizer load_tokenizer(const std::filesystem::path& path) {
                               : Tokenizer::open(path / "tokenizer.json");
 }
 
-}  // namespace decant::inline v0::text
+}  // namespace decant::inline DECANT_ABI::text

@@ -24,7 +24,7 @@
 #include <string_view>
 #include <vector>
 
-namespace decant::inline v0::text::detail {
+namespace decant::inline DECANT_ABI::text::detail {
 
 // The tokens that a TemplateProcessing puts around a text: beginning and end of sequence.
 struct Template {
@@ -189,4 +189,4 @@ inline std::string TokenizerParts::push(DecoderRun& run, Token id, bool skip_spe
   return text == nullptr ? std::string() : run.push(*text, false);
 }
 
-}  // namespace decant::inline v0::text::detail
+}  // namespace decant::inline DECANT_ABI::text::detail

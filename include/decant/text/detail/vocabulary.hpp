@@ -18,7 +18,7 @@
 #include <unordered_map>
 #include <vector>
 
-namespace decant::inline v0::text::detail {
+namespace decant::inline DECANT_ABI::text::detail {
 
 // Ids beyond any vocabulary in use, so that one bad number in a file cannot ask for gigabytes.
 inline constexpr Index kMaxVocabulary = Index{1} << 22;
@@ -75,4 +75,4 @@ class Vocabulary {
   std::vector<const std::string*> texts_;  // into the keys of ids_, which stay where they are
 };
 
-}  // namespace decant::inline v0::text::detail
+}  // namespace decant::inline DECANT_ABI::text::detail

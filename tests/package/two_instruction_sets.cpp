@@ -1,0 +1,11 @@
+// Compiled for each of two instruction sets; NAME is that object's function.
+#include <decant/kernels/softmax.hpp>
+#include <decant/simd/instruction_set.hpp>
+
+#include <string>
+#include <vector>
+
+std::string NAME(std::vector<float>& values) {
+  decant::kernels::finish({.maximum = 0, .sum = 1}, values);
+  return decant::simd::instruction_set();
+}
