@@ -111,6 +111,7 @@ set(DECANT_HEADERS
   include/decant/decoding/stop.hpp
   include/decant/decoding/stream.hpp
   include/decant/decoding/detail/admission.hpp
+  include/decant/decoding/detail/answer_text.hpp
   include/decant/decoding/detail/beam.hpp
   include/decant/decoding/detail/engine.hpp
   include/decant/decoding/detail/generate.hpp

@@ -42,7 +42,6 @@ struct Options {
   std::string prompt = "ROMEO:";
   decoding::GenerateOptions generate = {.max_new_tokens = 100};
   examples::SamplerChoice sampler;
-  std::vector<std::string> stops;
   checkpoints::LoadOptions load;
   examples::StoreOptions store;
   std::string adapter;
@@ -66,7 +65,7 @@ void declare(examples::CommandLine& command, Options& options) {
   command
       .add("--stop", "TEXT", "where the text ends; may be given again",
            [&options](const std::string& text) {
-             options.stops.push_back(text);
+             options.generate.stop.stop_strings.push_back(text);
              return text.empty() ? "is empty" : std::string();
            })
       .repeatable();
@@ -107,18 +106,12 @@ std::vector<Token> encode(const Options& options, const text::Tokenizer& tokeniz
   return tokens;
 }
 
-// The result of a run whose text is shown.
-struct Shown {
-  decoding::Generation generation;
-  bool stopped = false;  // by a stop string
-};
-
-void print(const Shown& shown) {
-  const decoding::Statistics& of = shown.generation.statistics;
+void print(const decoding::Generation& generation) {
+  const decoding::Statistics& of = generation.statistics;
   std::cerr << "prompt tokens          " << of.prompt_tokens << '\n'
             << "cached tokens          " << of.cached_tokens << '\n'
             << "generated tokens       " << of.generated_tokens << ", ended by "
-            << (shown.stopped ? "stop string" : name(shown.generation.reason)) << '\n'
+            << name(generation.reason) << '\n'
             << "accepted drafts        " << of.accepted_tokens << " of " << of.proposed_tokens
             << '\n'
             << "time to first token    " << of.time_to_first_token * 1e3 << " ms\n"
@@ -149,9 +142,9 @@ void print_log_probabilities(const decoding::Generation& generation,
 // Prints prompt and continuation; the prompt is printed with the first token, so that a run that
 // fails before prints nothing.
 template <kv::Store S>
-Shown stream(const Options& options, const text::Tokenizer& tokenizer,
-             const model::Decoder& decoder, S& store, Index chunk,
-             const std::vector<Token>& prompt) {
+decoding::Generation stream(const Options& options, const text::Tokenizer& tokenizer,
+                            const model::Decoder& decoder, S& store, Index chunk,
+                            const std::vector<Token>& prompt) {
   ThreadPool threads(options.threads);
   model::WaitingExecutor watched(threads);
   model::Workspace workspace(decoder.config(),
@@ -160,14 +153,15 @@ Shown stream(const Options& options, const text::Tokenizer& tokenizer,
   model::Profile profile;
   if (options.profile) workspace.set_profile(&profile);
 
-  text::TextStream text(tokenizer, prompt);
-  decoding::StopText stops(options.stops);
   std::string waiting = options.prompt;
-  const auto show = [&](Token token) {
-    std::cout << std::exchange(waiting, "") << stops.push(text.push(token)) << std::flush;
-    return std::cout.good() && !stops.stopped();
+  std::size_t shown = 0;
+  const auto show = [&](const decoding::NewToken& next) {
+    std::cout << std::exchange(waiting, "") << next.text << std::flush;
+    shown += next.text.size();
+    return std::cout.good();
   };
   decoding::GenerateOptions run = options.generate;
+  run.text = text::TextStream(tokenizer, prompt);
   if (!options.load_prefix.empty()) {
     examples::load_prefix(options.load_prefix, decoder, prompt, store);
     run.cached_tokens = store.end();
@@ -175,7 +169,7 @@ Shown stream(const Options& options, const text::Tokenizer& tokenizer,
   examples::Drafter drafter = examples::drafter_of(options.drafts, options.load, options.generate,
                                                    tokenizer, store.capacity(), workspace);
   auto generation = generate(decoder, store, workspace, prompt, run, show, drafter);
-  std::cout << waiting << stops.push(text.finish()) << stops.finish() << '\n';
+  std::cout << waiting << generation.text.substr(shown) << '\n';
   if (!options.save_prefix.empty()) {
     std::vector<Token> tokens = prompt;
     tokens.insert(tokens.end(), generation.tokens.begin(), generation.tokens.end());
@@ -184,7 +178,7 @@ Shown stream(const Options& options, const text::Tokenizer& tokenizer,
   if (options.profile) {
     examples::print(std::cerr, profile, watched.seconds(), examples::measure_bounds(threads));
   }
-  return {std::move(generation), stops.stopped()};
+  return generation;
 }
 
 // Refuses options that do not go with several answers.
@@ -200,7 +194,6 @@ void check_several(const Options& options) {
   excludes(options.stats || options.profile, "--stats and --profile");
   excludes(options.generate.log_probabilities.has_value(), "--logprobs");
   if (options.several.beams == 0) return;
-  excludes(!options.stops.empty(), "--stop");
   excludes(options.sampler.options != examples::SamplerChoice{}.options,
            "options of sampling, which beams do not draw by");
   excludes(std::isfinite(options.generate.max_seconds), "--max-seconds");
@@ -214,9 +207,9 @@ void check_several(const Options& options) {
 // Prints the complete answers, with an empty line between two.
 void print_several(const Options& options, const text::Tokenizer& tokenizer,
                    const model::Decoder& decoder, const std::vector<Token>& prompt) {
-  const auto answers = examples::several(
-      options.several, options.store, {tokenizer, decoder, prompt, options.stops, options.generate},
-      options.threads);
+  const auto answers =
+      examples::several(options.several, options.store,
+                        {tokenizer, decoder, prompt, options.generate}, options.threads);
   for (const std::string& answer : answers) {
     std::cout << (&answer == answers.data() ? "" : "\n") << options.prompt << answer << '\n';
   }
@@ -253,15 +246,15 @@ void generate(Options options) {
     options.generate.max_new_tokens = capacity - std::ssize(prompt);
     return print_several(options, tokenizer, decoder, prompt);
   }
-  const Shown shown = examples::with_store(
+  const decoding::Generation generation = examples::with_store(
       options.store, decoder.config(), capacity, chunk,
       [&](auto& store) { return stream(options, tokenizer, decoder, store, chunk, prompt); });
-  if (shown.generation.reason == decoding::Reason::cache_full) {
+  if (generation.reason == decoding::Reason::cache_full) {
     std::cerr << "note: the text fills the " << decoder.config().max_positions
               << " positions that the model was made for\n";
   }
-  if (options.stats) print(shown);
-  if (options.generate.log_probabilities) print_log_probabilities(shown.generation, tokenizer);
+  if (options.stats) print(generation);
+  if (options.generate.log_probabilities) print_log_probabilities(generation, tokenizer);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <decant/codec/type.hpp>
 #include <decant/core/thread_pool.hpp>
 #include <decant/decoding/scheduler.hpp>
+#include <decant/text/text_stream.hpp>
 #include <decant/text/tokenizer.hpp>
 
 #include "support/command_line.hpp"
@@ -14,9 +15,9 @@
 #include "support/line_queue.hpp"
 #include "support/model.hpp"
 #include "support/options.hpp"
-#include "support/shown_text.hpp"
 
 #include <algorithm>
+#include <cstddef>
 #include <exception>
 #include <filesystem>
 #include <fstream>
@@ -72,14 +73,10 @@ void say(const Event& event) { std::cout << event.dump() << std::endl; }
 // A request under way.
 struct Answer {
   Json id;
-  examples::ShownText text;
+  std::size_t shown = 0;  // bytes of its text
 
-  // False once a stop string has come.
-  bool push(Token token) {
-    show(text.push(token));
-    return !text.stopped();
-  }
-  void show(const std::string& piece) const {
+  void show(const std::string& piece) {
+    shown += piece.size();
     if (!piece.empty()) say({{"id", id}, {"text", piece}});
   }
 };
@@ -131,6 +128,9 @@ class Engine {
     while (!lines.ended() || !scheduler_.idle()) {
       for (const std::string& line : lines.take(scheduler_.idle())) hear(line);
       for (const decoding::Event& event : scheduler_.step()) {
+        for (const decoding::NewToken& next : event.tokens) {
+          answers_.at(event.request).show(next.text);
+        }
         if (event.outcome) end(event.request, *event.outcome);
       }
       expects<std::runtime_error>(std::cout.good(), "standard output is gone");
@@ -162,7 +162,7 @@ class Engine {
 
   void submit(const Json& id, examples::JsonRequest said) {
     for (const auto& [request, answer] : answers_) {
-      expects(answer->id != id, "the id is another's that is not yet answered");
+      expects(answer.id != id, "the id is another's that is not yet answered");
     }
     decoding::Request& request = said.request;
     request.prompt = tokenizer_.encode(said.prompt);
@@ -170,10 +170,8 @@ class Engine {
     request.options.max_new_tokens = new_tokens(std::ssize(request.prompt), said.new_tokens);
     request.options.stop.end_tokens = end_tokens_;
     request.options.banned_tokens = banned_tokens_;
-    const auto answer = std::make_shared<Answer>(
-        Answer{id, examples::ShownText(tokenizer_, request.prompt, said.stops)});
-    request.sink = [answer](Token token) { return answer->push(token); };
-    answers_.emplace(scheduler_.submit(std::move(request)), answer);
+    request.options.text = text::TextStream(tokenizer_, request.prompt);
+    answers_.emplace(scheduler_.submit(std::move(request)), Answer{.id = id});
   }
 
   // As many new tokens as were asked for, or a hundred, or fewer if positions run out.
@@ -186,7 +184,7 @@ class Engine {
 
   void cancel(const Json& id) {
     for (const auto& [request, answer] : answers_) {
-      if (answer->id != id) continue;
+      if (answer.id != id) continue;
       scheduler_.cancel(request);
       return;
     }
@@ -194,12 +192,12 @@ class Engine {
   }
 
   void end(decoding::RequestId request, const decoding::Outcome& outcome) {
-    const std::shared_ptr<Answer> answer = answers_.extract(request).mapped();
+    Answer answer = std::move(answers_.extract(request).mapped());
     const decoding::Generation& generation = outcome.generation;
     const decoding::Statistics& of = generation.statistics;
-    answer->show(answer->text.finish());
-    Event event = {{"id", answer->id},
-                   {"reason", answer->text.stopped() ? "stop string" : name(generation.reason)},
+    answer.show(generation.text.substr(answer.shown));
+    Event event = {{"id", answer.id},
+                   {"reason", name(generation.reason)},
                    {"prompt_tokens", of.prompt_tokens},
                    {"generated_tokens", of.generated_tokens}};
     if (outcome.error) event["error"] = what(outcome.error);
@@ -257,7 +255,7 @@ class Engine {
   kv::PagePool<C> pool_;
   kv::PrefixTree<C> tree_;
   decoding::Scheduler scheduler_;
-  std::map<decoding::RequestId, std::shared_ptr<Answer>> answers_;
+  std::map<decoding::RequestId, Answer> answers_;
   Index number_ = 0;  // of the last line
 };
 

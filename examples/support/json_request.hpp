@@ -27,7 +27,6 @@ namespace examples {
 struct JsonRequest {
   bool cancels = false;
   std::string prompt;
-  std::vector<std::string> stops;
   std::optional<Index> new_tokens;    // at most, if given
   decant::decoding::Request request;  // without its prompt's tokens
 };
@@ -54,6 +53,10 @@ inline constexpr std::array kRequestFields = {
     RequestField{"min_p", "of those so probable relative to the best (0)"},
     RequestField{"typical", "of the most typical up to this mass (1)"},
     RequestField{"top_n_sigma", "of logits so many deviations below the best (0: off)"},
+    RequestField{"xtc", "how often all top choices but the last are dropped (0)"},
+    RequestField{"xtc_threshold", "how probable a top choice is (0.1)"},
+    RequestField{"mirostat", "the mean surprise aimed at, in bits (0: none)"},
+    RequestField{"mirostat_rate", "how fast that is followed (0.1)"},
     RequestField{"seed", "which random numbers (0)"},
     RequestField{"sampler", "whose order of filters: hf, openai_vllm or llama_cpp (hf)"},
     RequestField{"repetition_penalty", "above 1 makes repeated tokens less probable (1)"},
@@ -114,6 +117,10 @@ inline SamplerChoice sampler_of(const decant::files::JsonObject& line) {
   number("min_p", options.min_p);
   number("typical", options.typical);
   number("top_n_sigma", options.top_n_sigma);
+  number("xtc", options.xtc);
+  number("xtc_threshold", options.xtc_threshold);
+  number("mirostat", options.mirostat);
+  number("mirostat_rate", options.mirostat_rate);
   number("repetition_penalty", penalties.repetition);
   number("presence_penalty", penalties.presence);
   number("frequency_penalty", penalties.frequency);
@@ -171,9 +178,9 @@ inline JsonRequest parse_request(std::string_view text, Index number, decant::fi
     return result;
   }
   result.prompt = line.text("prompt");
-  result.stops = detail::texts_at(line, "stop");
   if (line.has("max_new_tokens")) result.new_tokens = line.integer("max_new_tokens");
   result.request = detail::options_of(line);
+  result.request.options.stop.stop_strings = detail::texts_at(line, "stop");
   return result;
 }
 

@@ -48,6 +48,10 @@ inline void add_filters(CommandLine& command, SamplerChoice& choice) {
   number("--min-p", options.min_p, "of those so probable relative to the best (0)");
   number("--typical", options.typical, "of the most typical up to this mass (1)", 1.0);
   number("--top-n-sigma", options.top_n_sigma, "of logits so many deviations below the best (0)");
+  number("--xtc", options.xtc, "how often all top choices but the last are dropped (0)", 1.0);
+  number("--xtc-threshold", options.xtc_threshold, "how probable a top choice is (0.1)", 1.0);
+  number("--mirostat", options.mirostat, "the mean surprise aimed at, in bits; 0: none (0)");
+  number("--mirostat-rate", options.mirostat_rate, "how fast that is followed (0.1)");
   number("--seed", options.seed, "which random numbers (0)");
   command.add("--sampler", "hf|openai_vllm|llama_cpp",
               "whose order of filters, and what penalties count (hf)",

@@ -8,18 +8,18 @@
 #include <decant/decoding/beam.hpp>
 #include <decant/decoding/samples.hpp>
 #include <decant/model/decoder.hpp>
+#include <decant/text/text_stream.hpp>
 #include <decant/text/tokenizer.hpp>
 
 #include "support/command_line.hpp"
 #include "support/options.hpp"
-#include "support/shown_text.hpp"
 #include "support/store.hpp"
 
 #include <algorithm>
-#include <cstddef>
 #include <limits>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace examples {
@@ -48,7 +48,6 @@ struct Ground {
   const decant::text::Tokenizer& tokenizer;
   const decant::model::Decoder& decoder;
   std::span<const decant::Token> prompt;
-  const std::vector<std::string>& stops;
   const decant::decoding::GenerateOptions& generate;
 };
 
@@ -65,18 +64,13 @@ template <class Store>
 std::vector<std::string> samples(const Ground& ground, Index count, Store& store,
                                  decant::Executor& executor) {
   auto workspace = workspace_for(ground, count, executor);
-  std::vector<ShownText> shown;
-  for (Index at = 0; at < count; ++at) {
-    shown.emplace_back(ground.tokenizer, ground.prompt, ground.stops);
+  decant::decoding::GenerateOptions options = ground.generate;
+  options.text = decant::text::TextStream(ground.tokenizer, ground.prompt);
+  std::vector<std::string> texts;
+  for (auto& answer : generate_samples(ground.decoder, store, workspace, ground.prompt, options,
+                                       count, [](Index, decant::Token) { return true; })) {
+    texts.push_back(std::move(answer.text));
   }
-  std::vector<std::string> texts(shown.size());
-  const auto sink = [&](Index answer, decant::Token token) {
-    const auto at = static_cast<std::size_t>(answer);
-    texts[at] += shown[at].push(token);
-    return !shown[at].stopped();
-  };
-  generate_samples(ground.decoder, store, workspace, ground.prompt, ground.generate, count, sink);
-  for (std::size_t at = 0; at < shown.size(); ++at) texts[at] += shown[at].finish();
   return texts;
 }
 
@@ -84,19 +78,19 @@ template <class Store>
 std::vector<std::string> beams(const Ground& ground, const SeveralOptions& options, Store& store,
                                decant::Executor& executor) {
   auto workspace = workspace_for(ground, options.beams, executor);
-  const decant::decoding::BeamOptions search = {.beams = options.beams,
-                                                .answers = options.samples,
-                                                .max_new_tokens = ground.generate.max_new_tokens,
-                                                .length_penalty = options.length_penalty,
-                                                .end_tokens = ground.generate.stop.end_tokens,
-                                                .banned_tokens = ground.generate.banned_tokens,
-                                                .adapter = ground.generate.adapter};
+  const decant::decoding::BeamOptions search = {
+      .beams = options.beams,
+      .answers = options.samples,
+      .max_new_tokens = ground.generate.max_new_tokens,
+      .length_penalty = options.length_penalty,
+      .end_tokens = ground.generate.stop.end_tokens,
+      .stop_strings = ground.generate.stop.stop_strings,
+      .text = decant::text::TextStream(ground.tokenizer, ground.prompt),
+      .banned_tokens = ground.generate.banned_tokens,
+      .adapter = ground.generate.adapter};
   std::vector<std::string> texts;
-  for (const auto& answer : beam_search(ground.decoder, store, workspace, ground.prompt, search)) {
-    ShownText shown(ground.tokenizer, ground.prompt, {});
-    std::string& text = texts.emplace_back();
-    for (decant::Token token : answer.tokens) text += shown.push(token);
-    text += shown.finish();
+  for (auto& answer : beam_search(ground.decoder, store, workspace, ground.prompt, search)) {
+    texts.push_back(std::move(answer.text));
   }
   return texts;
 }

@@ -44,7 +44,7 @@
                                                           model::Workspace&,                   \
                                                           std::span<const Token>,              \
                                                           const decoding::GenerateOptions&,    \
-                                                          FunctionRef<bool(Token)>,            \
+                                                          FunctionRef<bool(const decoding::NewToken&)>,            \
                                                           const decoding::detail::Drafting*);  \
   }
 

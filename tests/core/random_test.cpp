@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <set>
@@ -61,11 +62,13 @@ TEST(Uniform, DoesNotRepeatBetweenNeighbours) {
   for (std::uint64_t seed = 0; seed < 8; ++seed) {
     for (std::uint64_t sequence = 0; sequence < 8; ++sequence) {
       for (Position position = 0; position < 8; ++position) {
-        seen.insert(uniform(seed, sequence, position));
+        for (std::size_t which = 0; which < 4; ++which) {
+          seen.insert(uniform(seed, sequence, position, which));
+        }
       }
     }
   }
-  EXPECT_EQ(seen.size(), 512u);
+  EXPECT_EQ(seen.size(), 2048u);
 }
 
 // Chi-square over 64 cells: 63 degrees of freedom exceed 110 in about 2 of 10,000 samples; the

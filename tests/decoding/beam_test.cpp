@@ -347,7 +347,7 @@ TEST(BeamAnswers, MayBeBeatenByARunningBeam) {
     const BeamOptions options = {
         .beams = 1, .max_new_tokens = 10, .length_penalty = penalty, .early_stopping = stopping};
     detail::Answers answers(options);
-    answers.add({1, 2}, -1.2, 3, true);
+    answers.add({.tokens = {1, 2}}, -1.2, 3, true);
     return !answers.closed(-1.5, 5);
   };
   EXPECT_TRUE(goes_on(1, EarlyStopping::never));    // -0.4 beside -0.15
@@ -360,11 +360,11 @@ TEST(BeamAnswers, MayBeBeatenByARunningBeam) {
 TEST(BeamAnswers, AreTheBestOfThoseAdded) {
   const BeamOptions options = {.beams = 2};
   detail::Answers answers(options);
-  answers.add({1}, -3, 1, true);
+  answers.add({.tokens = {1}}, -3, 1, true);
   EXPECT_FALSE(answers.full());
-  answers.add({2}, -1, 1, true);
-  answers.add({3}, -2, 1, true);
-  answers.add({4}, -2, 1, true);  // no better than the last
+  answers.add({.tokens = {2}}, -1, 1, true);
+  answers.add({.tokens = {3}}, -2, 1, true);
+  answers.add({.tokens = {4}}, -2, 1, true);  // no better than the last
   const auto best = std::move(answers).take(2);
   ASSERT_EQ(best.size(), 2u);
   EXPECT_EQ(best[0].tokens, (Ids{2}));

@@ -222,6 +222,75 @@ TEST(TopNSigma, KeepsLogitsNearTheBest) {
   EXPECT_EQ(ids(logits, {.temperature = 7, .top_n_sigma = .8}), (Tokens{3, 4}));
 }
 
+TEST(Xtc, DropsAllButTheLeastProbableAtOrAboveTheThreshold) {
+  const std::vector<float> logits = logits_of({.2, .4, .1, .3});
+  const auto kept = [&](double threshold) {
+    return ids(logits, {.xtc = 1, .xtc_threshold = threshold});
+  };
+  EXPECT_EQ(kept(.09), (Tokens{2}));
+  EXPECT_EQ(kept(.19), (Tokens{0, 2}));
+  EXPECT_EQ(kept(.29), (Tokens{0, 2, 3}));
+  EXPECT_EQ(kept(.39), first(4));  // of one alone, none
+  EXPECT_EQ(kept(.41), first(4));
+  EXPECT_EQ(ids(logits_of({.4, .2, .4}), {.xtc = 1, .xtc_threshold = .3}), (Tokens{1, 2}));
+}
+
+TEST(Xtc, LooksAtWhatFiltersBeforeItHaveLeft) {
+  const std::vector<float> logits = logits_of({.3, .3, .2, .1, .1});
+  EXPECT_EQ(ids(logits, {.top_k = 3, .xtc = 1, .xtc_threshold = .24}), (Tokens{2}));
+  EXPECT_EQ(ids(logits, {.top_k = 3, .xtc = 1, .xtc_threshold = .4}), first(3));
+}
+
+TEST(Xtc, ActsInItsShareOfDrawsByARandomNumberOfItsOwn) {
+  const std::vector<float> logits = logits_of({.6, .4});
+  Sampler sampler({.temperature = 1, .xtc = .25, .seed = 3}, 2);
+  Index acted = 0, best = 0;
+  for (Position position = 0; position < 4000; ++position) {
+    const bool cut = sampler.candidates(logits, 5, position).size() == 1;
+    EXPECT_EQ(sampler.candidates(logits, 5, position).size() == 1, cut);
+    acted += cut;
+    const Token token = sampler.sample(logits, 5, position);
+    EXPECT_TRUE(!cut || token == 1);
+    best += token == 0;
+  }
+  EXPECT_NEAR(static_cast<double>(acted) / 4000, .25, .03);
+  EXPECT_NEAR(static_cast<double>(best) / static_cast<double>(4000 - acted), .6, .03);
+}
+
+TEST(Mirostat, KeepsWhatSurprisesLessThanItsBoundAndAlwaysTheBest) {
+  const std::vector<float> logits = logits_of({.125, .5, .25, .125});
+  EXPECT_EQ(ids(logits, {.mirostat = 1.55}), first(4));  // bounds are twice that: 3.1 bits
+  EXPECT_EQ(ids(logits, {.mirostat = 1.45}), (Tokens{1, 2}));
+  EXPECT_EQ(ids(logits, {.mirostat = 0.1}), (Tokens{1}));
+}
+
+TEST(Mirostat, MovesItsBoundByTheSurpriseOfWhatWasTaken) {
+  const std::vector<float> logits = logits_of({.125, .5, .25, .125});
+  Sampler sampler({.temperature = 1, .mirostat = 1.55, .mirostat_rate = 1}, 4);
+  ASSERT_EQ(sampler.candidates(logits).size(), 4u);  // the bound is 3.1
+  sampler.took(2);                                   // 2 bits, of a mean of 1.55: 2.65
+  ASSERT_EQ(sampler.candidates(logits).size(), 2u);
+  sampler.took(1);  // of what is left, 0.585 bits: 3.615
+  EXPECT_EQ(sampler.candidates(logits).size(), 4u);
+}
+
+TEST(Mirostat, BringsTheMeanSurpriseToItsTarget) {
+  std::vector<double> zipf;
+  for (int rank = 1; rank <= 2000; ++rank) zipf.push_back(1.0 / rank);
+  const std::vector<float> logits = logits_of(zipf);
+  for (const double target : {1.5, 3.0, 5.0}) {
+    Sampler sampler({.temperature = 1, .mirostat = target, .seed = 9}, 2000);
+    double sum = 0;
+    for (Position position = 0; position < 3000; ++position) {
+      const auto candidates = sampler.candidates(logits, 0, position);
+      const std::vector<Candidate> kept(candidates.begin(), candidates.end());
+      const Token token = sampler.sample(logits, 0, position);
+      sum -= std::log2(std::ranges::find(kept, token, &Candidate::token)->probability);
+    }
+    EXPECT_NEAR(sum / 3000, target, 0.1) << target;
+  }
+}
+
 TEST(Filters, LeaveTheSoftmaxWhenAllAreOff) {
   expect_probabilities(survivors({3, 2, 1}, {}), {.6652, .2447, .0900});
   expect_probabilities(survivors({3, 2, 1}, {.temperature = .5}), {.8668, .1173, .0159});

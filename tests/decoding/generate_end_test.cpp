@@ -88,7 +88,7 @@ TEST(End, ComesWithAStopTokenOfTheCaller) {
 }
 
 TEST(End, IgnoredEndTokensAreTextAndStopTokensStillAct) {
-  const StopTokens stop{.end_tokens = {1, 8, 9}, .stop_tokens = {7}, .ignore_end_tokens = true};
+  const StopOptions stop{.end_tokens = {1, 8, 9}, .stop_tokens = {7}, .ignore_end_tokens = true};
   const Generation result = recite({5, 9, 1, 7, 5}, {.stop = stop});
   EXPECT_EQ(result.tokens, (Tokens{5, 9, 1}));
   EXPECT_EQ(result.reason, Reason::stop_token);
@@ -96,7 +96,7 @@ TEST(End, IgnoredEndTokensAreTextAndStopTokensStillAct) {
 }
 
 TEST(End, IsImpossibleBeforeTheMinimum) {
-  const StopTokens stop{.end_tokens = {1, 8, 9}, .min_new_tokens = 3};
+  const StopOptions stop{.end_tokens = {1, 8, 9}, .min_new_tokens = 3};
   const Generation result = recite({1, 9, 8, 9, 5}, {.stop = stop});
   EXPECT_EQ(result.tokens, (Tokens{0, 0, 0}));  // of equal others the lowest id
   EXPECT_EQ(result.reason, Reason::end_token);
@@ -104,7 +104,7 @@ TEST(End, IsImpossibleBeforeTheMinimum) {
 }
 
 TEST(End, IsImpossibleBeforeTheMinimumWhenSampling) {
-  const StopTokens stop{.end_tokens = {1, 8, 9}, .min_new_tokens = 20};
+  const StopOptions stop{.end_tokens = {1, 8, 9}, .min_new_tokens = 20};
   for (std::uint64_t seed = 0; seed < 10; ++seed) {
     const Generation result = recite(
         {}, {.max_new_tokens = 20, .stop = stop, .sampler = {.temperature = 5, .seed = seed}});
@@ -114,7 +114,7 @@ TEST(End, IsImpossibleBeforeTheMinimumWhenSampling) {
 }
 
 TEST(End, AVocabularyOfEndTokensLeavesNoCandidate) {
-  StopTokens stop{.min_new_tokens = 1};
+  StopOptions stop{.min_new_tokens = 1};
   for (Token token = 0; token < 12; ++token) stop.end_tokens.push_back(token);
   EXPECT_THROW(recite({5}, {.stop = stop}), std::invalid_argument);
 }

@@ -186,7 +186,7 @@ TEST_F(StreamTest, AreRefusedWhenTheQueueIsFull) {
   Service service(scheduler_, {.max_waiting = 2});
   std::promise<void> gate, begun;
   Request holding = gated(gate.get_future().share());
-  holding.sink = [&begun, inner = holding.sink, first = true](Token token) mutable {
+  holding.sink = [&begun, inner = holding.sink, first = true](const NewToken& token) mutable {
     if (std::exchange(first, false)) begun.set_value();
     return inner(token);
   };

@@ -13,7 +13,10 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <optional>
 #include <random>
+#include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -48,6 +51,18 @@ auto counted(decltype(Request::drafter) drafter, Index& branched) {
   };
 }
 
+// The text of tokens, in letters of which stop strings are made.
+std::string spell(std::optional<Token> token) {
+  return token ? std::string(1 + static_cast<std::size_t>(*token % 2), "abcd"[*token % 4]) : "";
+}
+
+// Makes one token the more probable, the longer ago it occurred.
+void favour_old(const decoding::History& history, std::span<float> logits) {
+  for (std::size_t at = 0; at < history.tokens.size(); ++at) {
+    logits[static_cast<std::size_t>(history.tokens[at])] += 0.5f / static_cast<float>(1 + at);
+  }
+}
+
 using Adapters = std::vector<std::shared_ptr<const model::Adapter>>;
 
 Request random_request(const model::Config& config, const Adapters& adapters, std::mt19937& random,
@@ -62,6 +77,17 @@ Request random_request(const model::Config& config, const Adapters& adapters, st
   options.sampler.temperature = 0.3 * below<double>(random, 5);
   options.sampler.penalties.repetition = below(random, 2) == 0 ? 1.0 : 1.3;
   if (below(random, 4) == 0) options.adapter = adapters[below<std::size_t>(random, 2)];
+  if (below(random, 4) == 0) options.logits_processors.push_back(favour_old);
+  if (below(random, 4) == 0) options.sampler.xtc = 0.5;
+  if (below(random, 4) == 0) options.sampler.mirostat = 2.0;
+  if (below(random, 2) == 0) {
+    options.text = spell;
+    for (auto count = below(random, 3); count > 0; --count) {
+      options.stop.stop_strings.push_back(spell(below<Token>(random, 41)) +
+                                          spell(below<Token>(random, 41)));
+    }
+    options.stop.min_new_tokens = below(random, 6);
+  }
   const Index drafts = below(random, 4);
   if (drafts == 0) request.drafter = decoding::drafts_of(decoding::NgramDrafter{.shortest = 1});
   if (drafts == 1) {
@@ -95,6 +121,8 @@ void expect_same(const Generation& whole, const Generation& part, bool cut) {
   EXPECT_EQ(part.tokens.size(), whole.tokens.size());
   EXPECT_EQ(part.reason, whole.reason);
   EXPECT_EQ(part.ended_by, whole.ended_by);
+  EXPECT_EQ(part.text, whole.text);
+  EXPECT_EQ(part.stop_string, whole.stop_string);
 }
 
 struct Results {
@@ -157,19 +185,21 @@ TYPED_TEST(SchedulerLaw, GivesEveryRequestTheBitsOfItsRunAlone) {
   }
   const Results results = run<TypeParam>(decoder, requests, random);
   ASSERT_EQ(results.generations.size(), requests.size());
-  Index cut = 0;
+  Index cut = 0, stopped = 0;
   for (const auto& [id, generation] : results.generations) {
     const bool cancelled = generation.reason == decoding::Reason::cancelled;
     cut += cancelled;
+    stopped += generation.reason == decoding::Reason::stop_string;
     SCOPED_TRACE(id);
     expect_same(alone<TypeParam>(decoder, requests[id - 1]), generation, cancelled);
     if (this->HasFatalFailure()) return;
   }
-  // Drafts, preemption, cached prefixes and cancellation all occurred.
+  // Drafts, preemption, cached prefixes, stop strings and cancellation all occurred.
   EXPECT_GT(branched, std::ssize(requests) / 4);
   EXPECT_GT(results.statistics.preemptions, std::ssize(requests) / 4);
   EXPECT_GT(results.prefixes.hits, std::ssize(requests) / 4);
   EXPECT_GT(results.accepted, 0);
+  EXPECT_GT(stopped, std::ssize(requests) / 20);
   EXPECT_GT(cut, 0);
   EXPECT_EQ(results.statistics.failed, 0);
 }

@@ -5,7 +5,8 @@ set(mentioned "[[maybe_unused]] const model::Decoder& decoder,
   [[maybe_unused]] kv::Contiguous<codec::BF16>& a, [[maybe_unused]] kv::Contiguous<codec::BF16>& b,
   [[maybe_unused]] std::span<const Token> prompt_chunk, [[maybe_unused]] Token next_token,
   [[maybe_unused]] Executor& threads,
-  [[maybe_unused]] const checkpoints::Checkpoint& checkpoint")
+  [[maybe_unused]] const checkpoints::Checkpoint& checkpoint,
+  [[maybe_unused]] const text::Tokenizer& tokenizer")
 function(decant_snippets)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${ARGN})
   set(rest)

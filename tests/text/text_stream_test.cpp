@@ -139,6 +139,16 @@ TEST(TextStream, HasNoTextForAnIdWithoutATokenAndRefusesANegativeOne) {
   EXPECT_THROW(byte_tokenizer().decode(Ids{-1}), std::invalid_argument);
 }
 
+// As GenerateOptions::text calls it.
+TEST(TextStream, IsAFunctionOfATokenOrTheEnd) {
+  std::function<std::string(std::optional<Token>)> text = TextStream(byte_tokenizer());
+  EXPECT_EQ(text(0xC3), "");
+  auto copy = text;
+  EXPECT_EQ(text(0xA9), "é");
+  EXPECT_EQ(copy(std::nullopt), "\uFFFD");
+  EXPECT_EQ(text(std::nullopt), "");
+}
+
 TEST(TextStream, OutlivesTheTokenizerThatItWasMadeFrom) {
   auto tokenizer = std::make_unique<Tokenizer>(byte_tokenizer());
   TextStream stream(*tokenizer);

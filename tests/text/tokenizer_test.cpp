@@ -36,6 +36,13 @@ void expect_ids(const Tokenizer& tokenizer, const std::vector<Expected>& cases, 
   for (const auto& [text, ids] : cases) EXPECT_EQ(tokenizer.encode(text, special), ids) << text;
 }
 
+// What the tokens of a text stand for, one behind the other.
+std::string bytes_of(const Tokenizer& tokenizer, std::string_view text) {
+  std::string bytes;
+  for (const Token id : tokenizer.encode(text, false)) bytes += tokenizer.bytes_of(id).value();
+  return bytes;
+}
+
 const std::vector<std::string> kTexts = {
     "",
     " ",
@@ -70,6 +77,7 @@ TEST(Shakespeare, HasTheIdsOfItsReference) {
   // clang-format on
   for (const std::string& text : kTexts) {
     EXPECT_EQ(tokenizer.decode(tokenizer.encode(text)), text);
+    EXPECT_EQ(bytes_of(tokenizer, text), text);
   }
 }
 
@@ -102,8 +110,10 @@ TEST(TinyStories, HasTheIdsOfItsReference) {
     {"12345\t\t<|endoftext|>end", {1, 80, 12, 13, 14, 15, 16, 0, 208, 183, 187, 72, 375, 72, 210, 183}},
   }, true);
   // clang-format on
-  for (const char* text : {"", "a", " hello", "  hello", "   Once upon a time", "a  b   c "}) {
+  for (const std::string text :
+       {"", "a", " hello", "  hello", "   Once upon a time", "a  b   c "}) {
     EXPECT_EQ(tokenizer.decode(tokenizer.encode(text)), text);
+    EXPECT_EQ(bytes_of(tokenizer, text), text.empty() ? "" : " " + text);
   }
 }
 
@@ -233,6 +243,9 @@ TEST(Tokenizer, AnswersForItsTokens) {
   EXPECT_EQ(tokenizer.id_of("absent"), std::nullopt);
   EXPECT_EQ(tokenizer.spelling(264), "Ġworld");
   EXPECT_EQ(tokenizer.spelling(280), "<t>");
+  EXPECT_EQ(tokenizer.bytes_of(264), " world");
+  EXPECT_EQ(tokenizer.bytes_of(280), "<t>");
+  EXPECT_EQ(tokenizer.bytes_of(279), std::nullopt);
   for (const Token hole : {-1, 279, 299, 301}) EXPECT_EQ(tokenizer.spelling(hole), std::nullopt);
   Ids unused;
   for (Token id = 275; id < 304; ++id) {

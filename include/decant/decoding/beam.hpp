@@ -18,14 +18,18 @@
 #include <decant/core/error.hpp>
 #include <decant/core/types.hpp>
 #include <decant/decoding/detail/paged_runs.hpp>
+#include <decant/decoding/penalties.hpp>
 #include <decant/kv/paged.hpp>
 #include <decant/model/adapter.hpp>
 #include <decant/model/decoder.hpp>
 #include <decant/model/workspace.hpp>
 
 #include <cmath>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace decant::inline DECANT_ABI::decoding {
@@ -45,14 +49,21 @@ struct BeamOptions {
   double length_penalty = 1.0;  // above 0 favours long answers, below 0 short ones
   EarlyStopping early_stopping = EarlyStopping::no;
   std::vector<Token> end_tokens = {};
+  // Of GenerateOptions. A beam with a stop string in its text has ended; since that is known only
+  // of tokens that were taken, fewer beams may go on.
+  std::vector<std::string> stop_strings = {};
+  std::function<std::string(std::optional<Token>)> text = {};
+  // Of GenerateOptions. Log-probabilities are those of the logits that they leave.
+  std::vector<std::function<void(const History&, std::span<float> logits)>> logits_processors = {};
   std::vector<Token> banned_tokens = {};               // never in an answer (GenerateOptions)
   std::shared_ptr<const model::Adapter> adapter = {};  // of all beams (GenerateOptions)
 };
 
 struct BeamAnswer {
-  std::vector<Token> tokens;  // without the one that ended it
+  std::vector<Token> tokens;  // without what ended it, as in Generation
   double score = 0.0;
-  bool ended = false;  // by an end token
+  bool ended = false;     // by an end token or a stop string
+  std::string text = {};  // if BeamOptions::text is set
 };
 
 // Errors   std::invalid_argument naming the option and its value

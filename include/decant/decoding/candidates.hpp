@@ -147,6 +147,29 @@ class Candidates {
                   [&](const Candidate& candidate) { return logit(candidate.token) < least; });
   }
 
+  // Drops all but the least probable of those that have at least so much probability.
+  void drop_top_choices(double threshold) {
+    weigh();
+    const double least = threshold * total();
+    const auto is_top = [&](const Candidate& of) { return of.probability >= least; };
+    const Candidate* last = nullptr;
+    for (const Candidate& candidate : candidates_) {
+      if (is_top(candidate) && (!last || Before{logits_}(*last, candidate))) last = &candidate;
+    }
+    if (last == nullptr) return;
+    const Token kept = last->token;
+    std::erase_if(candidates_, [&](const Candidate& of) { return is_top(of) && of.token != kept; });
+  }
+
+  // Keeps those whose surprise, -log2 of their probability, is at most so many bits, and the best.
+  void keep_surprise_below(double bits) {
+    weigh();
+    const double least = std::exp2(-bits) * total();
+    const Token first = best().token;
+    std::erase_if(candidates_,
+                  [&](const Candidate& of) { return of.probability < least && of.token != first; });
+  }
+
   // What is left, by ascending id; probabilities are positive and sum to 1.
   std::span<const Candidate> finish() {
     weigh();
@@ -155,6 +178,12 @@ class Candidates {
     const double sum = total();
     for (Candidate& candidate : candidates_) candidate.probability /= sum;
     return candidates_;
+  }
+
+  // Of a token that is left, after finish(); 0 for others.
+  double probability_of(Token token) const noexcept {
+    const auto at = std::ranges::lower_bound(candidates_, token, {}, &Candidate::token);
+    return at != candidates_.end() && at->token == token ? at->probability : 0.0;
   }
 
  private:

@@ -27,12 +27,12 @@ namespace detail {
 template <kv::Store S>
 Generation generate(const model::Decoder& decoder, S& store, model::Workspace& workspace,
                     std::span<const Token> prompt, const GenerateOptions& options,
-                    FunctionRef<bool(Token)> sink, const Drafting* drafting);
+                    FunctionRef<bool(const NewToken&)> sink, const Drafting* drafting);
 
 }  // namespace detail
 
-// Continues `prompt`, giving each new token to `sink` as soon as it is known; a sink that returns
-// false ends the run after that token.
+// Continues `prompt`, giving each new token to `sink` as soon as it is known to be in the answer;
+// a sink that returns false ends the run after that token.
 //
 // `prompt` is the whole prompt. Of what the store holds, the first options.cached_tokens are
 // reused, which are none unless the caller says so; the last prompt token is always computed. The
@@ -51,12 +51,12 @@ Generation generate(const model::Decoder& decoder, S& store, model::Workspace& w
 //          CacheFull if the prompt is longer than the store, CannotRewind if a ring has overwritten
 //          what the last prompt token needs. Later: BadLogits, NoCandidate,
 //          CacheFull if the pool lacks the pages of the prompt, std::invalid_argument if a mask or
-//          a draft does not fit the vocabulary, and whatever sink, mask and drafter throw; the
+//          a draft does not fit the vocabulary, and whatever functions of the caller throw; the
 //          store then holds a beginning of the sequence
 // Cost     one step per chunk of workspace.limits().rows prompt tokens, one per new token but the
 //          last; with recompute, the whole sequence for each new token
 // Threads  the store, the workspace, the sink and the drafter belong to the run until it returns
-template <kv::Store S, std::predicate<Token> Sink, DrafterFor<S> D>
+template <kv::Store S, std::predicate<const NewToken&> Sink, DrafterFor<S> D>
 Generation generate(const model::Decoder& decoder, S& store, model::Workspace& workspace,
                     std::span<const Token> prompt, const GenerateOptions& options, Sink&& sink,
                     D& drafter) {
@@ -77,7 +77,7 @@ Generation generate(const model::Decoder& decoder, S& store, model::Workspace& w
   return detail::generate(decoder, store, workspace, prompt, options, sink, &drafting);
 }
 
-template <kv::Store S, std::predicate<Token> Sink>
+template <kv::Store S, std::predicate<const NewToken&> Sink>
 Generation generate(const model::Decoder& decoder, S& store, model::Workspace& workspace,
                     std::span<const Token> prompt, const GenerateOptions& options, Sink&& sink) {
   return detail::generate(decoder, store, workspace, prompt, options, sink, nullptr);
@@ -86,7 +86,7 @@ Generation generate(const model::Decoder& decoder, S& store, model::Workspace& w
 template <kv::Store S>
 Generation generate(const model::Decoder& decoder, S& store, model::Workspace& workspace,
                     std::span<const Token> prompt, const GenerateOptions& options = {}) {
-  return generate(decoder, store, workspace, prompt, options, [](Token) { return true; });
+  return generate(decoder, store, workspace, prompt, options, [](const NewToken&) { return true; });
 }
 
 }  // namespace decant::inline DECANT_ABI::decoding

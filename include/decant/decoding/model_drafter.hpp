@@ -62,7 +62,7 @@ class ModelDrafter {
       if (!catch_up()) break;
       const std::span<float> logits = steps_.workspace.logits(0);
       sampler_.penalise(logits, {tokens_, history.prompt});
-      const auto candidates = sampler_.candidates(logits);
+      const auto candidates = sampler_.candidates(logits, sequence_, std::ssize(tokens_));
       distributions_[static_cast<std::size_t>(draft)].assign(candidates.begin(), candidates.end());
       const double u = uniform(sampler_.options().seed, sequence_, std::ssize(tokens_));
       tokens_.push_back(draw(candidates, u));

@@ -36,7 +36,7 @@ struct Request {
   // token. drafts_of() makes it of a drafter.
   std::function<void(const History&, Index most, Branches& branches)> drafter = {};
   // Gets each new token; false ends the text after that token.
-  std::function<bool(Token)> sink = {};
+  std::function<bool(const NewToken&)> sink = {};
 };
 
 // The namespace in which a scheduler caches the prefix of a request: its own, and its adapter's.
@@ -68,7 +68,7 @@ struct Outcome {
 // What a step did for one request. The last event of a request has its outcome.
 struct Event {
   RequestId request = 0;
-  std::vector<Token> tokens = {};  // new ones, in order
+  std::vector<NewToken> tokens = {};  // in order
   std::optional<Outcome> outcome = {};
 };
 

@@ -1,10 +1,12 @@
 // decant/decoding/sampler.hpp - which token comes next: from one row of logits to one id.
 //
 // Biases and penalties come first (decoding/penalties.hpp), then filters in the order that the
-// options give, then the draw, which walks the candidates by ascending id. The random number is a
-// function of (seed, sequence, position), so a token depends on its own row and position only,
-// never on the other sequences of a batch.
+// options give, then the draw, which walks the candidates by ascending id. Random numbers are
+// functions of (seed, sequence, position), so a token depends on its own row and position only,
+// never on the other sequences of a batch; under Mirostat, on the draws before it too.
 //
+// Source      XTC: p-e-w 2024, github.com/oobabooga/text-generation-webui/pull/6335; Mirostat 2:
+//             Basu et al. 2021, arXiv:2007.14966; the other filters: decoding/candidates.hpp
 // Tested by   tests/decoding/{sampler,filters,presets}_test.cpp
 #pragma once
 
@@ -25,11 +27,12 @@
 
 namespace decant::inline DECANT_ABI::decoding {
 
-enum class Filter { temperature, top_k, top_p, min_p, typical, top_n_sigma };
+enum class Filter { temperature, top_k, top_p, min_p, typical, top_n_sigma, xtc, mirostat };
 
 // All of them, in the order in which they are applied unless options say otherwise.
 inline constexpr std::array kFilters = {Filter::temperature, Filter::top_k,   Filter::top_p,
-                                        Filter::min_p,       Filter::typical, Filter::top_n_sigma};
+                                        Filter::min_p,       Filter::typical, Filter::top_n_sigma,
+                                        Filter::xtc,         Filter::mirostat};
 
 // Greedy unless a temperature is given; every filter is off unless its option is set.
 struct SamplerOptions {
@@ -39,6 +42,14 @@ struct SamplerOptions {
   double min_p = 0.0;        // keeps tokens at least min_p times as probable as the best; 0: off
   double typical = 1.0;      // keeps the most typical until their mass reaches it; 1: off
   double top_n_sigma = 0.0;  // keeps logits within n standard deviations of the best; 0: off
+  // XTC drops all but the least probable of the tokens that have at least the threshold's
+  // probability, in this share of draws; 0: off.
+  double xtc = 0.0;
+  double xtc_threshold = 0.1;
+  // Mirostat 2 keeps tokens of less surprise (in bits) than a bound that follows what was drawn, so
+  // that its mean comes near to this; 0: off.
+  double mirostat = 0.0;
+  double mirostat_rate = 0.1;  // by which the bound follows
   std::uint64_t seed = 0;
   std::vector<Filter> order = {kFilters.begin(), kFilters.end()};
   PenaltyOptions penalties = {};
@@ -48,6 +59,13 @@ struct SamplerOptions {
 
 namespace detail {
 
+// What a filter looks at beside the options.
+struct DrawState {
+  std::uint64_t sequence = 0;
+  Position position = 0;
+  double surprise_bound = 0.0;  // of Mirostat
+};
+
 // All that a sampler knows about a filter. To add one: a value of Filter and its place in kFilters,
 // an option, a rule here, and the function of Candidates that it calls.
 struct FilterRule {
@@ -56,7 +74,8 @@ struct FilterRule {
   bool (*valid)(double value);
   std::string_view otherwise;  // what is wrong with an invalid value
   bool (*on)(double value);
-  void (*apply)(Candidates&, const SamplerOptions&);  // does nothing if it is off
+  // Does nothing if it is off.
+  void (*apply)(Candidates&, const SamplerOptions&, const DrawState&);
 };
 
 inline bool is_share(double value) { return value >= 0 && value <= 1; }
@@ -69,23 +88,41 @@ inline constexpr std::array<FilterRule, kFilters.size()> kFilterRules = {{
     // in the order of Filter
     {"temperature", [](const SamplerOptions& of) { return of.temperature; }, is_amount, "",
      [](double value) { return value != 0 && value != 1; },
-     [](Candidates& candidates, const SamplerOptions& of) { candidates.temper(of.temperature); }},
+     [](Candidates& candidates, const SamplerOptions& of, const DrawState&) {
+       candidates.temper(of.temperature);
+     }},
     {"top_k", [](const SamplerOptions& of) { return static_cast<double>(of.top_k); }, is_amount, "",
      above_zero,
-     [](Candidates& candidates, const SamplerOptions& of) {
+     [](Candidates& candidates, const SamplerOptions& of, const DrawState&) {
        if (of.top_k > 0) candidates.keep_top_k(of.top_k);
      }},
     {"top_p", [](const SamplerOptions& of) { return of.top_p; }, is_share, kOutsideUnit, below_one,
-     [](Candidates& candidates, const SamplerOptions& of) { candidates.keep_top_p(of.top_p); }},
+     [](Candidates& candidates, const SamplerOptions& of, const DrawState&) {
+       candidates.keep_top_p(of.top_p);
+     }},
     {"min_p", [](const SamplerOptions& of) { return of.min_p; }, is_amount, "", above_zero,
-     [](Candidates& candidates, const SamplerOptions& of) { candidates.keep_min_p(of.min_p); }},
+     [](Candidates& candidates, const SamplerOptions& of, const DrawState&) {
+       candidates.keep_min_p(of.min_p);
+     }},
     {"typical", [](const SamplerOptions& of) { return of.typical; }, is_share, kOutsideUnit,
      below_one,
-     [](Candidates& candidates, const SamplerOptions& of) { candidates.keep_typical(of.typical); }},
+     [](Candidates& candidates, const SamplerOptions& of, const DrawState&) {
+       candidates.keep_typical(of.typical);
+     }},
     {"top_n_sigma", [](const SamplerOptions& of) { return of.top_n_sigma; }, is_amount, "",
      above_zero,
-     [](Candidates& candidates, const SamplerOptions& of) {
+     [](Candidates& candidates, const SamplerOptions& of, const DrawState&) {
        candidates.keep_top_n_sigma(of.top_n_sigma);
+     }},
+    {"xtc", [](const SamplerOptions& of) { return of.xtc; }, is_share, kOutsideUnit, above_zero,
+     [](Candidates& candidates, const SamplerOptions& of, const DrawState& at) {
+       if (uniform(of.seed, at.sequence, at.position, 2) < of.xtc) {
+         candidates.drop_top_choices(of.xtc_threshold);
+       }
+     }},
+    {"mirostat", [](const SamplerOptions& of) { return of.mirostat; }, is_amount, "", above_zero,
+     [](Candidates& candidates, const SamplerOptions& of, const DrawState& at) {
+       if (of.mirostat > 0) candidates.keep_surprise_below(at.surprise_bound);
      }},
 }};
 
@@ -125,9 +162,10 @@ inline SamplerOptions openai_vllm() {
 // llama.cpp: temperature last of its filters; penalties count the last 64 tokens,
 // those of the prompt included.
 inline SamplerOptions llama_cpp() {
-  return {.order = detail::order_of({Filter::top_n_sigma, Filter::top_k, Filter::typical,
-                                     Filter::top_p, Filter::min_p, Filter::temperature}),
-          .penalties = {.last = 64, .presence_of_prompt = true}};
+  return {
+      .order = detail::order_of({Filter::top_n_sigma, Filter::top_k, Filter::typical, Filter::top_p,
+                                 Filter::min_p, Filter::xtc, Filter::temperature}),
+      .penalties = {.last = 64, .presence_of_prompt = true}};
 }
 
 }  // namespace presets
@@ -147,6 +185,10 @@ inline void check(const SamplerOptions& options) {
     expects(times == 1 || !rule.on(value), "decoding::SamplerOptions: ", rule.name,
             " is set and not in the order");
   }
+  expects(detail::is_share(options.xtc_threshold), "decoding::SamplerOptions: xtc_threshold is ",
+          options.xtc_threshold, detail::kOutsideUnit);
+  expects(detail::is_amount(options.mirostat_rate), "decoding::SamplerOptions: mirostat_rate is ",
+          options.mirostat_rate);
 }
 
 // Draws tokens under fixed options.
@@ -160,7 +202,10 @@ inline void check(const SamplerOptions& options) {
 class Sampler {
  public:
   Sampler(const SamplerOptions& options, Index vocabulary)
-      : options_(options), vocabulary_(vocabulary), penalties_(options.penalties, vocabulary) {
+      : options_(options),
+        vocabulary_(vocabulary),
+        penalties_(options.penalties, vocabulary),
+        surprise_bound_(2 * options.mirostat) {
     check(options);
     expects(vocabulary > 0, "decoding::Sampler: a vocabulary of ", vocabulary);
     candidates_.reserve(options.temperature == 0 ? 1 : most_candidates());
@@ -178,14 +223,16 @@ class Sampler {
 
   // What the filters leave, by ascending id; probabilities are positive and sum to 1. Valid until
   // the next call.
-  std::span<const Candidate> candidates(std::span<const float> logits) {
+  std::span<const Candidate> candidates(std::span<const float> logits, std::uint64_t sequence = 0,
+                                        Position position = 0) {
     check_size(logits);
     if (options_.temperature == 0) {
       candidates_.begin(logits, 1);
       return candidates_.finish();
     }
     candidates_.begin(logits, most_candidates());
-    for (Filter filter : options_.order) detail::rule(filter).apply(candidates_, options_);
+    const detail::DrawState state{sequence, position, surprise_bound_};
+    for (Filter filter : options_.order) detail::rule(filter).apply(candidates_, options_, state);
     return candidates_.finish();
   }
 
@@ -200,7 +247,17 @@ class Sampler {
       check_size(logits);
       return argmax(logits);
     }
-    return draw(logits, uniform(options_.seed, sequence, position));
+    const double u = uniform(options_.seed, sequence, position);
+    const Token token = decoding::draw(candidates(logits, sequence, position), u);
+    took(token);
+    return token;
+  }
+
+  // Moves Mirostat's bound after a token that was drawn from the last candidates().
+  void took(Token token) {
+    if (options_.mirostat == 0) return;
+    const double surprise = -std::log2(candidates_.probability_of(token));
+    surprise_bound_ -= options_.mirostat_rate * (surprise - options_.mirostat);
   }
 
  private:
@@ -221,6 +278,7 @@ class Sampler {
   SamplerOptions options_;
   Index vocabulary_;
   Penalties penalties_;
+  double surprise_bound_;
   Candidates candidates_;
 };
 

@@ -34,7 +34,7 @@ namespace decant::inline DECANT_ABI::decoding {
 //          of the prompt
 // Cost     a step of `samples` rows for each token; copies one page of each answer
 // Threads  store, pool, workspace and sink belong to the run until it returns
-template <codec::Codec K, codec::Codec V, std::predicate<Index, Token> Sink>
+template <codec::Codec K, codec::Codec V, std::predicate<Index, const NewToken&> Sink>
 std::vector<Generation> generate_samples(const model::Decoder& decoder, kv::Paged<K, V>& store,
                                          model::Workspace& workspace, std::span<const Token> prompt,
                                          const GenerateOptions& options, Index samples,

@@ -61,13 +61,20 @@ class Session {
   }
 
  private:
-  template <kv::Store T, std::predicate<Token> Sink, class... D>
+  template <kv::Store T, std::predicate<const NewToken&> Sink, class... D>
   friend Generation generate(const model::Decoder& decoder, Session<T>& session,
                              model::Workspace& workspace, std::span<const Token> prompt,
                              GenerateOptions options, Sink&& sink, D&... drafter);
 
   static std::uint64_t id_of(const model::Adapter* adapter) noexcept {
     return adapter == nullptr ? 0 : adapter->id();
+  }
+
+  // Drops tokens that the store does not hold, and what it holds of tokens that were never shown.
+  void match() {
+    const auto shown = std::ssize(tokens_);
+    if (store_.end() > shown) store_.rewind(shown < store_.earliest_rewind() ? 0 : shown);
+    tokens_.resize(static_cast<std::size_t>(store_.end()));
   }
 
   S store_;
@@ -80,7 +87,7 @@ class Session {
 // the session then holds what the store holds, after an exception too.
 //
 // Errors   as generate(), and std::invalid_argument if options.cached_tokens is set
-template <kv::Store S, std::predicate<Token> Sink, class... D>
+template <kv::Store S, std::predicate<const NewToken&> Sink, class... D>
 Generation generate(const model::Decoder& decoder, Session<S>& session, model::Workspace& workspace,
                     std::span<const Token> prompt, GenerateOptions options, Sink&& sink,
                     D&... drafter) {
@@ -93,20 +100,17 @@ Generation generate(const model::Decoder& decoder, Session<S>& session, model::W
   session.store_.rewind(options.cached_tokens);
   session.tokens_ = std::move(tokens);
   session.adapter_ = adapter;
-  const auto record = [&](Token token) {
+  const auto record = [&](const NewToken& token) {
     session.tokens_.push_back(token);
     return sink(token);
-  };
-  const auto drop_unfed = [&] {
-    session.tokens_.resize(static_cast<std::size_t>(session.store_.end()));
   };
   try {
     Generation generation =
         generate(decoder, session.store_, workspace, prompt, options, record, drafter...);
-    drop_unfed();
+    session.match();
     return generation;
   } catch (...) {
-    drop_unfed();
+    session.match();
     throw;
   }
 }
@@ -114,7 +118,8 @@ Generation generate(const model::Decoder& decoder, Session<S>& session, model::W
 template <kv::Store S>
 Generation generate(const model::Decoder& decoder, Session<S>& session, model::Workspace& workspace,
                     std::span<const Token> prompt, const GenerateOptions& options = {}) {
-  return generate(decoder, session, workspace, prompt, options, [](Token) { return true; });
+  return generate(decoder, session, workspace, prompt, options,
+                  [](const NewToken&) { return true; });
 }
 
 }  // namespace decant::inline DECANT_ABI::decoding

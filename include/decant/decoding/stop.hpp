@@ -1,8 +1,8 @@
 // decant/decoding/stop.hpp - when a text ends: by a token, or by a string across pieces.
 //
-// StopTokens looks at token ids alone: the model's own end tokens (a checkpoint may name several)
-// and those that the caller adds. StopText looks at text alone; what it releases is the same
-// however the text is cut into pieces.
+// StopOptions name both kinds; tokens are the model's own end tokens (a checkpoint may name
+// several) and those that the caller adds. StopText looks at text alone; what it releases is the
+// same however the text is cut into pieces.
 //
 // Tested by   tests/decoding/stop_tokens_test.cpp, tests/decoding/stop_text_test.cpp
 #pragma once
@@ -21,12 +21,18 @@
 
 namespace decant::inline DECANT_ABI::decoding {
 
-// Which tokens end a run. An end token is not part of the text.
-struct StopTokens {
+// What ends a run. An end or stop token is not part of the answer.
+struct StopOptions {
   std::vector<Token> end_tokens = {};   // the model's; ids outside its vocabulary never occur
   std::vector<Token> stop_tokens = {};  // the caller's; they act even where end tokens are ignored
   bool ignore_end_tokens = false;       // end tokens are then text like others
-  Index min_new_tokens = 0;             // until then no token that would end the run is sampled
+  // Parts of the text, which GenerateOptions::text gives. Tokens whose text may be the beginning of
+  // one are held back: the sink gets them when they turn out to be no part of a stop string.
+  std::vector<std::string> stop_strings = {};
+  bool include_stop_string = false;  // whether it is part of the answer
+  // No token that would end the run is sampled, and no stop string begins, before the answer has so
+  // many tokens.
+  Index min_new_tokens = 0;
 
   bool is_end(Token token) const {
     return !ignore_end_tokens && std::ranges::count(end_tokens, token) > 0;
@@ -61,25 +67,27 @@ class StopText {
   }
 
   // True once a stop was seen; nothing more is released then.
-  bool stopped() const noexcept { return stopped_; }
+  bool stopped() const noexcept { return !stop_.empty(); }
+  // The stop that was seen, or nothing.
+  const std::string& stop() const noexcept { return stop_; }
 
   // The text that is safe to show after this piece.
   std::string push(std::string_view piece) {
-    if (stopped_) return {};
+    if (stopped()) return {};
     held_ += piece;
     return release(false);
   }
 
   // The rest, at the end of the text: what was held back can no longer become a stop, but
   // another stop may lie in it.
-  std::string finish() { return stopped_ ? std::string{} : release(true); }
+  std::string finish() { return stopped() ? std::string{} : release(true); }
 
  private:
   std::string release(bool at_end) {
     const std::size_t start = first_start(at_end);
     const std::string_view rest = std::string_view(held_).substr(start);
     const std::size_t stop = shortest_stop(rest);
-    stopped_ = stop > 0;
+    stop_ = rest.substr(0, stop);
     std::string shown = held_.substr(0, start + (include_stop_ ? stop : 0));
     held_.erase(0, start);
     return shown;
@@ -113,7 +121,7 @@ class StopText {
 
   std::vector<std::string> stops_;
   bool include_stop_;
-  bool stopped_ = false;
+  std::string stop_;
   std::string held_;
 };
 

@@ -45,11 +45,11 @@ class [[nodiscard]] Stream {
   RequestId id() const noexcept { return id_; }
 
   // Waits for the next token; std::nullopt after the last one.
-  std::optional<Token> next();
+  std::optional<NewToken> next();
   // The same, for at most so long, or without waiting. std::nullopt also if there is none yet:
   // done() tells.
-  std::optional<Token> next_for(std::chrono::nanoseconds duration);
-  std::optional<Token> try_next() { return next_for(std::chrono::nanoseconds(0)); }
+  std::optional<NewToken> next_for(std::chrono::nanoseconds duration);
+  std::optional<NewToken> try_next() { return next_for(std::chrono::nanoseconds(0)); }
   // Whether the request has ended and every token was taken.
   bool done() const;
 
@@ -60,7 +60,7 @@ class [[nodiscard]] Stream {
       Stream& stream;
       bool await_ready() const noexcept { return false; }
       bool await_suspend(std::coroutine_handle<> coroutine) { return stream.suspend(coroutine); }
-      std::optional<Token> await_resume() { return stream.next(); }
+      std::optional<NewToken> await_resume() { return stream.next(); }
     };
     return Awaiter{*this};
   }

@@ -14,6 +14,7 @@
 #include <decant/text/tokenizer.hpp>
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -45,6 +46,11 @@ class TextStream {
 
   // What was held back. The stream is then over.
   [[nodiscard]] std::string finish();
+
+  // push(), or finish() without a token: a stream of the prompt can be GenerateOptions::text.
+  [[nodiscard]] std::string operator()(std::optional<Token> token) {
+    return token ? push(*token) : finish();
+  }
 
  private:
   Tokenizer tokenizer_;

@@ -23,13 +23,13 @@ class Answers {
  public:
   explicit Answers(const BeamOptions& options) : options_(options) {}
 
-  // `length` counts the new tokens and the end token, if there is one.
-  void add(std::vector<Token> tokens, double sum, Index length, bool ended) {
+  // `length` counts the new tokens, with those that ended the answer.
+  void add(Generation&& answer, double sum, Index length, bool ended) {
     const double score = score_of(sum, length);
     if (full() && score <= answers_.back().score) return;
     const auto place = std::ranges::upper_bound(answers_, score, std::ranges::greater{},
                                                 &BeamAnswer::score);  // the earlier of equal ones
-    answers_.insert(place, {std::move(tokens), score, ended});
+    answers_.insert(place, {std::move(answer.tokens), score, ended, std::move(answer.text)});
     if (std::ssize(answers_) > options_.beams) answers_.pop_back();
   }
 
@@ -78,7 +78,7 @@ class BeamSearch {
       if (beams_.empty() || answers_.closed(beams_.front().sum, length)) break;
       if (length < most && step()) continue;
       for (const Beam& beam : beams_) {  // they end here
-        answers_.add(beam.tokens(), beam.sum, length, false);
+        add_answer(beam, beam.sum, length, false);
       }
       break;
     }
@@ -89,11 +89,6 @@ class BeamSearch {
   struct Beam {
     Sequence<Store> sequence;
     double sum = 0.0;
-
-    std::vector<Token> tokens() const {
-      const auto all = sequence.text().new_tokens();
-      return {all.begin(), all.end()};
-    }
   };
   // One beam with one more token.
   struct Extension {
@@ -101,6 +96,14 @@ class BeamSearch {
     Token token = 0;
     double sum = 0.0;
   };
+
+  // Makes an answer of a beam, whose sum and length include the end token, if one ended it.
+  void add_answer(const Beam& beam, double sum, Index length, bool end_token) {
+    Text text = beam.sequence.text();
+    constexpr auto kTake = [](const NewToken&) { return true; };
+    const Reason reason = text.end(Reason::length, kTake);
+    answers_.add(text.finish(reason), sum, length, end_token || reason == Reason::stop_string);
+  }
 
   // How many extensions are considered: enough that, even if all end tokens of all beams are among
   // them, as many others remain as there are beams.
@@ -124,7 +127,9 @@ class BeamSearch {
   std::vector<Extension> extensions() {
     std::vector<Extension> all;
     for (std::size_t beam = 0; beam < beams_.size(); ++beam) {
-      const std::span<const float> logits = steps_.workspace.logits(static_cast<Index>(beam));
+      const std::span<float> logits = steps_.workspace.logits(static_cast<Index>(beam));
+      const History history = beams_[beam].sequence.text().history();
+      for (const auto& process : options_.logits_processors) process(history, logits);
       const Index most = looked_at() + std::ssize(options_.banned_tokens);
       for (const LogProbability& best : top_log_probabilities(logits, most)) {
         if (std::isinf(best.value)) break;
@@ -149,11 +154,16 @@ class BeamSearch {
       const Beam& parent = beams_[extension.beam];
       if (std::ranges::count(options_.end_tokens, extension.token) > 0) {
         const bool late = static_cast<Index>(at) >= options_.beams;
-        if (!late) answers_.add(parent.tokens(), extension.sum, length, true);
+        if (!late) add_answer(parent, extension.sum, length, true);
         continue;
       }
-      next.push_back({parent.sequence.fork(), extension.sum});
-      next.back().sequence.text().append(extension.token);
+      Beam beam{parent.sequence.fork(), extension.sum};
+      beam.sequence.text().append(extension.token);
+      if (beam.sequence.text().ended()) {
+        add_answer(beam, extension.sum, length, false);
+      } else {
+        next.push_back(std::move(beam));
+      }
     }
     beams_ = std::move(next);
   }
@@ -174,6 +184,8 @@ std::vector<BeamAnswer> PagedRuns<kv::Paged<K, V>>::beam_search(const model::Dec
   decoding::check(options);
   Steps<Store> steps{decoder, workspace};
   const GenerateOptions prefill = {.cached_tokens = options.cached_tokens,
+                                   .stop = {.stop_strings = options.stop_strings},
+                                   .text = options.text,
                                    .banned_tokens = options.banned_tokens,
                                    .adapter = options.adapter};
   const Room room = check_run(steps, store, prompt, prefill, kWho);

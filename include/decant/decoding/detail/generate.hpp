@@ -73,7 +73,7 @@ Generation generate(const model::Decoder& decoder, S& store, model::Workspace& w
                                 : sequence.accept(workspace, 0, sink, drafting->distribution);
     if (!ended) ended = advance(steps, sequence, room, drafting);
   }
-  return sequence.finish(*ended);
+  return sequence.finish(sequence.end(*ended, sink));
 }
 
 }  // namespace decant::inline DECANT_ABI::decoding::detail

@@ -36,8 +36,8 @@ struct Job {
   kv::CacheNamespace cache_namespace;
   decltype(Request::drafter) drafter;
   decltype(Request::sink) sink;
-  Sequence<Store> sequence;  // whose store is empty while it waits
-  std::vector<Token> fresh;  // tokens of this step
+  Sequence<Store> sequence;     // whose store is empty while it waits
+  std::vector<NewToken> fresh;  // tokens of this step
   bool cancelled = false;
   bool ran = false;
   Outcome outcome;
@@ -84,6 +84,8 @@ class Ledger {
       totals_.first_token_seconds += own.time_to_first_token;
     }
   }
+  // Counts tokens that were held back until the end of a text.
+  void released(Index tokens) noexcept { totals_.generated_tokens += tokens; }
   void ended(Reason reason) noexcept {
     totals_.ended += 1;
     totals_.failed += reason == Reason::failed;

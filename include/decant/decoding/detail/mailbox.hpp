@@ -3,7 +3,6 @@
 // Tested by   tests/decoding/{service,stream}_test.cpp
 #pragma once
 
-#include <decant/core/types.hpp>
 #include <decant/decoding/request.hpp>
 
 #include <chrono>
@@ -26,7 +25,7 @@ class Mailbox {
   // Of the service.
   //
   // Errors   deliver(): std::bad_alloc; nothing is delivered then
-  void deliver(const std::vector<Token>& fresh) {
+  void deliver(const std::vector<NewToken>& fresh) {
     if (on_end_ || fresh.empty()) return;
     change([&] { tokens_.insert(tokens_.end(), fresh.begin(), fresh.end()); });
   }
@@ -36,12 +35,12 @@ class Mailbox {
   }
 
   // Of the stream.
-  std::optional<Token> next() {
+  std::optional<NewToken> next() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return ready(); });
     return take();
   }
-  std::optional<Token> next_for(std::chrono::nanoseconds duration) {
+  std::optional<NewToken> next_for(std::chrono::nanoseconds duration) {
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, duration, [&] { return ready(); });
     return take();
@@ -71,9 +70,9 @@ class Mailbox {
 
  private:
   bool ready() const noexcept { return !tokens_.empty() || outcome_; }
-  std::optional<Token> take() {
+  std::optional<NewToken> take() {
     if (tokens_.empty()) return std::nullopt;
-    const Token token = tokens_.front();
+    NewToken token = std::move(tokens_.front());
     tokens_.pop_front();
     return token;
   }
@@ -92,7 +91,7 @@ class Mailbox {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<Token> tokens_;
+  std::deque<NewToken> tokens_;
   std::optional<Outcome> outcome_;
   std::coroutine_handle<> suspended_;
   std::function<void(const Outcome&)> on_end_;

@@ -130,12 +130,32 @@ class PagedEngine final : public Engine {
   // Allocates nothing if there is room for an event.
   bool end(Job& job, Reason reason, std::exception_ptr error = {}) {
     events_.make_room(1);
+    if (!error) reason = release(job, reason, error);
     if (!error) admission_.cache_prefix(job);
     job.outcome.generation = job.sequence.finish(reason);
     job.outcome.error = std::move(error);
     ledger_.ended(reason);
     events_.add({job.id, std::move(job.fresh), std::move(job.outcome)});
     return true;
+  }
+
+  // Gives out the tokens of a request that were held back until its end. Returns the reason of the
+  // end; what is thrown goes to `error`.
+  Reason release(Job& job, Reason reason, std::exception_ptr& error) {
+    const Index before = std::ssize(job.fresh);
+    try {
+      reason = job.sequence.end(reason, [&](const NewToken& token) { return show(job, token); });
+    } catch (...) {
+      reason = Reason::failed;
+      error = std::current_exception();
+    }
+    ledger_.released(std::ssize(job.fresh) - before);
+    return reason;
+  }
+
+  static bool show(Job& job, const NewToken& token) {
+    job.fresh.push_back(token);
+    return !job.sink || job.sink(token);
   }
 
   // Plans a row for each request that decodes, and the other rows for prompts, in order.
@@ -177,7 +197,8 @@ class PagedEngine final : public Engine {
   bool propose_drafts(Job& job, Index rows, Index sequences) {
     const Index positions = steps_.decoder.positions() - std::ssize(job.text().tokens());
     const Index most = std::min(rows, positions);
-    job.fresh.reserve(static_cast<std::size_t>(std::max<Index>(0, most)) + 1);
+    const Index held_back = job.text().held_back();
+    job.fresh.reserve(static_cast<std::size_t>(held_back + std::max<Index>(0, most) + 1));
     try {
       if (job.drafter) {
         job.sequence.propose(job.drafter, {most, rows, sequences}, steps_.decoder.config(), kWho);
@@ -223,10 +244,8 @@ class PagedEngine final : public Engine {
     std::exception_ptr error;
     ledger_.count_tokens(job, [&] {
       try {
-        ended = job.sequence.accept(steps_.workspace, first, [&](Token token) {
-          job.fresh.push_back(token);
-          return !job.sink || job.sink(token);
-        });
+        ended = job.sequence.accept(steps_.workspace, first,
+                                    [&](const NewToken& token) { return show(job, token); });
       } catch (...) {
         ended = Reason::failed;
         error = std::current_exception();

@@ -38,7 +38,7 @@ struct PagedRuns<kv::Paged<K, V>> {
                                                   model::Workspace& workspace,
                                                   std::span<const Token> prompt,
                                                   const GenerateOptions& options, Index samples,
-                                                  FunctionRef<bool(Index, Token)> sink);
+                                                  FunctionRef<bool(Index, const NewToken&)> sink);
   static std::vector<BeamAnswer> beam_search(const model::Decoder& decoder, Store& store,
                                              model::Workspace& workspace,
                                              std::span<const Token> prompt,

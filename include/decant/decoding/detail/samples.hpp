@@ -20,7 +20,8 @@ namespace decant::inline DECANT_ABI::decoding::detail {
 template <class Store>
 class Samples {
  public:
-  Samples(Steps<Store>& steps, FunctionRef<bool(Index, Token)> sink) : steps_(steps), sink_(sink) {}
+  Samples(Steps<Store>& steps, FunctionRef<bool(Index, const NewToken&)> sink)
+      : steps_(steps), sink_(sink) {}
 
   // All samples continue the prompt, whose last logits are in row 0 unless it was interrupted.
   std::vector<Generation> run(const Sequence<Store&>& prompt, Index samples,
@@ -72,8 +73,8 @@ class Samples {
   }
 
   std::optional<Reason> accept(Sample& sample, Index row) {
-    return sample.sequence.accept(steps_.workspace, row,
-                                  [&](Token token) { return sink_(sample.number, token); });
+    return sample.sequence.accept(
+        steps_.workspace, row, [&](const NewToken& token) { return sink_(sample.number, token); });
   }
 
   // Ends the samples for which why(sample, row) gives a reason; `row` counts the running samples.
@@ -82,9 +83,11 @@ class Samples {
   void end_samples(F&& why) {
     Index row = 0;
     for (Sample& sample : running_) {
-      const std::optional<Reason> ended = why(sample, row++);
-      if (!ended) continue;
-      generations_[static_cast<std::size_t>(sample.number)] = sample.sequence.finish(*ended);
+      const std::optional<Reason> why_ended = why(sample, row++);
+      if (!why_ended) continue;
+      const Reason reason = sample.sequence.end(
+          *why_ended, [&](const NewToken& token) { return sink_(sample.number, token); });
+      generations_[static_cast<std::size_t>(sample.number)] = sample.sequence.finish(reason);
       [[maybe_unused]] const Store released = std::move(sample.sequence.store());
       sample.ended = true;
     }
@@ -92,7 +95,7 @@ class Samples {
   }
 
   Steps<Store>& steps_;
-  FunctionRef<bool(Index, Token)> sink_;
+  FunctionRef<bool(Index, const NewToken&)> sink_;
   std::vector<Sample> running_;
   std::vector<Generation> generations_;
 };
@@ -101,7 +104,7 @@ template <codec::Codec K, codec::Codec V>
 std::vector<Generation> PagedRuns<kv::Paged<K, V>>::generate_samples(
     const model::Decoder& decoder, Store& store, model::Workspace& workspace,
     std::span<const Token> prompt, const GenerateOptions& options, Index samples,
-    FunctionRef<bool(Index, Token)> sink) {
+    FunctionRef<bool(Index, const NewToken&)> sink) {
   constexpr const char* kWho = "decoding::generate_samples";
   expects(samples >= 1, kWho, ": ", samples, " samples");
   check_cached(options, kWho);

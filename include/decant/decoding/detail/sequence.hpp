@@ -25,13 +25,6 @@
 
 namespace decant::inline DECANT_ABI::decoding::detail {
 
-// What a step has room for beside the row of a sequence's last token.
-struct DraftRoom {
-  Index most = 0;  // drafts in a branch
-  Index rows = 0;  // in all branches; every branch but the first takes one for the last token too
-  Index sequences = 0;  // branches beside the first
-};
-
 // `Store` is a store that the sequence owns, or a reference to one that it borrows.
 template <class Store>
 class Sequence {
@@ -201,6 +194,14 @@ class Sequence {
     }
   }
 
+  // Ends the text, as Text::end() does.
+  Reason end(Reason reason, Sink sink) {
+    const std::size_t size = text_.tokens().size();
+    reason = text_.end(reason, sink);
+    if (text_.tokens().size() < size) rewind();
+    return reason;
+  }
+
   // Finish: the result of the run.
   Generation finish(Reason reason) noexcept {
     text_.statistics().cache_bytes = store_.bytes();
@@ -276,11 +277,13 @@ class Sequence {
     return branch;
   }
 
-  // Drops rejected drafts from the store. The last new token has not been fed, unless an end token
-  // followed it.
+  // Drops rejected drafts from the store, and tokens of a stop string. The last new token has not
+  // been fed, unless an end token followed it. A ring that has overwritten what it then needs is
+  // emptied.
   void rewind() {
     const Index unfed = text_.ended() || text_.generated() == 0 ? 0 : 1;
-    store_.rewind(std::min<Position>(store_.end(), std::ssize(text_.tokens()) - unfed));
+    const Position end = std::min<Position>(store_.end(), std::ssize(text_.tokens()) - unfed);
+    store_.rewind(end < store_.earliest_rewind() ? 0 : end);
     drop_drafts();
   }
 

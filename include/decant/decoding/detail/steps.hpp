@@ -32,6 +32,13 @@ struct Steps {
   void run() { decoder.step(batch, workspace); }
 };
 
+// What a step has room for beside the row of a sequence's last token.
+struct DraftRoom {
+  Index most = 0;  // drafts in a branch
+  Index rows = 0;  // in all branches; every branch but the first takes one for the last token too
+  Index sequences = 0;  // branches beside the first
+};
+
 // The longest sequence whose tokens can all be fed, and the reason why a longer one ends.
 struct Room {
   Index tokens = 0;
@@ -80,6 +87,8 @@ inline void check(const GenerateOptions& options, std::span<const Token> prompt,
           options.prompt_tokens.value_or(0), ", of a prompt of ", prompt.size());
   expects(options.max_seconds >= 0, who, ": max_seconds is ", options.max_seconds);
   check_tokens(options.stop.stop_tokens, config, who, "stop tokens");
+  expects(options.stop.stop_strings.empty() || options.text, who,
+          ": stop strings are parts of the text, and options.text is empty");
   check_tokens(options.banned_tokens, config, who, "banned tokens");
   expects(options.adapter == nullptr || options.adapter->config() == config, who,
           ": the adapter was made for another configuration");

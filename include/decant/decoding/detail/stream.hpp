@@ -14,8 +14,8 @@
 
 namespace decant::inline DECANT_ABI::decoding {
 
-DECANT_INLINE std::optional<Token> Stream::next() { return mailbox_->next(); }
-DECANT_INLINE std::optional<Token> Stream::next_for(std::chrono::nanoseconds duration) {
+DECANT_INLINE std::optional<NewToken> Stream::next() { return mailbox_->next(); }
+DECANT_INLINE std::optional<NewToken> Stream::next_for(std::chrono::nanoseconds duration) {
   return mailbox_->next_for(duration);
 }
 DECANT_INLINE bool Stream::done() const { return mailbox_->done(); }

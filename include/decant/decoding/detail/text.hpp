@@ -9,6 +9,7 @@
 
 #include <decant/core/executor.hpp>
 #include <decant/core/random.hpp>
+#include <decant/decoding/detail/answer_text.hpp>
 #include <decant/decoding/generation.hpp>
 #include <decant/decoding/rejection.hpp>
 #include <decant/model/profile.hpp>
@@ -23,14 +24,15 @@
 
 namespace decant::inline DECANT_ABI::decoding::detail {
 
-using Sink = FunctionRef<bool(Token)>;
+using Sink = FunctionRef<bool(const NewToken&)>;
 // The distribution that draft number `at` was drawn from; empty if the draft had probability 1.
 using DraftDistribution = FunctionRef<std::span<const Candidate>(Index at)>;
 
 // Precondition: prompt and options passed check(). Times count from `since`.
 //
 // Errors   take(): std::bad_alloc, BadLogits, NoCandidate, std::invalid_argument if a mask does not
-//          fit the vocabulary, and whatever mask and sink throw; the tokens taken before stay
+//          fit the vocabulary, and whatever functions of the options and the sink throw; the tokens
+//          taken before stay
 // Cost     memory for the tokens and, from the first take() on, for a Sampler; a token costs what
 //          Sampler says, and O(vocabulary) more if log-probabilities are asked for
 // Threads  one owner
@@ -42,7 +44,9 @@ class Text {
         options_(std::move(options)),
         vocabulary_(vocabulary),
         given_(options_.prompt_tokens.value_or(std::ssize(prompt))),
-        tokens_(prompt.begin(), prompt.end()) {
+        tokens_(prompt.begin(), prompt.end()),
+        answer_(std::move(options_.text), options_.stop,
+                options_.stop.min_new_tokens - (std::ssize(prompt) - given_)) {
     result_.statistics.prompt_tokens = std::ssize(prompt);
   }
 
@@ -65,8 +69,10 @@ class Text {
   }
   // How many more tokens may follow.
   Index left() const noexcept { return options_.max_new_tokens - generated(); }
-  // Whether an end or stop token ended the text; every token before that one has then been fed.
-  bool ended() const noexcept { return result_.ended_by.has_value(); }
+  // How many of the new tokens the sink has not got.
+  Index held_back() const noexcept { return generated() - shown_; }
+  // Whether a token or a string ended the text; every token before that one has then been fed.
+  bool ended() const noexcept { return result_.ended_by || answer_.stopped(); }
   Statistics& statistics() noexcept { return result_.statistics; }
   double seconds() const { return watch_.seconds(); }
 
@@ -83,6 +89,7 @@ class Text {
           log_probabilities(raw_, token, *options_.log_probabilities));
     }
     tokens_.push_back(token);
+    answer_.push(token);
     Statistics& statistics = result_.statistics;
     const double now = watch_.seconds();
     if (generated() == 1) statistics.time_to_first_token = now;
@@ -99,7 +106,7 @@ class Text {
       const Token token = sample(workspace, first, row, drafts, distribution);
       if (options_.stop.is_end(token) || options_.stop.is_stop(token)) return end_by(token);
       append(token);
-      if (!sink(token)) return Reason::sink;
+      if (const auto ended = show(sink)) return ended;
       if (row == std::ssize(drafts) || drafts[static_cast<std::size_t>(row)] != token) break;
       result_.statistics.accepted_tokens += 1;
     }
@@ -107,19 +114,61 @@ class Text {
     return std::nullopt;
   }
 
-  // The result of the run.
+  // Ends the text: what was held back is part of it, unless a stop string is in it after all.
+  // Returns the reason why the text has ended, of which `reason` was the first.
+  //
+  // Errors   whatever the sink and the source of the text throw
+  Reason end(Reason reason, Sink sink) {
+    if (reason == Reason::sink || reason == Reason::stop_string) return reason;
+    answer_.finish();
+    const std::optional<Reason> before = show(sink);
+    if (before) result_.ended_by.reset();
+    return before.value_or(reason);
+  }
+
+  // The result of the run: what the sink got.
   Generation finish(Reason reason) noexcept {
+    cut(shown_);
     result_.reason = reason;
     result_.statistics.generated_tokens = generated();
-    if (std::ssize(result_.log_probabilities) > generated()) {  // append() threw half-way
-      result_.log_probabilities.pop_back();
-    }
+    result_.text = answer_.take();
     tokens_.erase(tokens_.begin(), tokens_.begin() + result_.statistics.prompt_tokens);
     result_.tokens = std::move(tokens_);
     return std::move(result_);
   }
 
  private:
+  // Gives the sink the tokens that have become certain. Returns why the text has ended, if it has;
+  // the tokens behind its end are then dropped.
+  std::optional<Reason> show(Sink sink) {
+    while (shown_ < static_cast<Index>(answer_.certain())) {
+      const NewToken next = new_token(shown_);
+      shown_ += 1;
+      if (sink(next)) continue;
+      cut(shown_);
+      return Reason::sink;
+    }
+    if (!answer_.stopped()) return std::nullopt;
+    cut(shown_);
+    result_.stop_string = answer_.stop_string();
+    return Reason::stop_string;
+  }
+
+  NewToken new_token(Index at) const {
+    const auto index = static_cast<std::size_t>(at);
+    NewToken next{.token = new_tokens()[index], .text = answer_.text_of(index)};
+    if (options_.log_probabilities) next.log_probabilities = result_.log_probabilities[index];
+    return next;
+  }
+
+  // Drops the new tokens behind the first `count`.
+  void cut(Index count) noexcept {
+    const auto size = static_cast<std::size_t>(count);
+    if (generated() > count) answer_.cut(size);
+    tokens_.resize(tokens_.size() - static_cast<std::size_t>(generated() - count));
+    if (result_.log_probabilities.size() > size) result_.log_probabilities.resize(size);
+  }
+
   // What penalties, masks and min_new_tokens count as text.
   std::span<const Token> answer() const {
     return tokens().subspan(static_cast<std::size_t>(given_));
@@ -129,6 +178,7 @@ class Text {
                DraftDistribution distribution) {
     const std::span<float> logits = workspace.logits(first + row);
     if (options_.log_probabilities) raw_.assign(logits.begin(), logits.end());
+    for (const auto& process : options_.logits_processors) process(history(), logits);
     ban(logits, options_.banned_tokens);
     options_.stop.ban_early(logits, std::ssize(answer()));
     if (options_.allowed) allow_only(logits, options_.allowed(answer()));
@@ -151,8 +201,10 @@ class Text {
       return sampler_->sample(logits, options_.sequence, position);
     }
     const double u = uniform(options_.sampler.seed, options_.sequence, position, 1);
-    return verify(sampler_->candidates(logits), distribution(row),
-                  drafts[static_cast<std::size_t>(row)], u);
+    const Token token = verify(sampler_->candidates(logits, options_.sequence, position),
+                               distribution(row), drafts[static_cast<std::size_t>(row)], u);
+    sampler_->took(token);
+    return token;
   }
 
   Reason end_by(Token token) {
@@ -166,6 +218,8 @@ class Text {
   std::optional<Sampler> sampler_;  // made by the first take(): it has scratch memory
   Index given_;                     // tokens that count as the prompt
   std::vector<Token> tokens_;
+  AnswerText answer_;
+  Index shown_ = 0;         // new tokens that the sink has got
   std::vector<float> raw_;  // a row of logits as the model computed it
   Generation result_;
 };

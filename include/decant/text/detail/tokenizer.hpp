@@ -50,6 +50,13 @@ DECANT_IO_INLINE std::optional<std::string_view> Tokenizer::spelling(Token id) c
   return text == nullptr ? std::nullopt : std::optional<std::string_view>(*text);
 }
 
+DECANT_IO_INLINE std::optional<std::string> Tokenizer::bytes_of(Token id) const {
+  const auto text = spelling(id);
+  if (!text) return std::nullopt;
+  if (parts_->added.find(id) != nullptr) return std::string(*text);
+  return parts_->decoder.bytes_of(*text);
+}
+
 DECANT_IO_INLINE std::vector<Token> Tokenizer::unused_ids(Index vocabulary) const {
   std::vector<Token> ids;
   for (Token id = 0; id < vocabulary; ++id) {
