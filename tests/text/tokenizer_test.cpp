@@ -236,6 +236,7 @@ TEST(Tokenizer, AnswersForItsTokens) {
   Json file = file_of(byte_model());
   file["added_tokens"] =
       Json::array({added_token("<s>", 300), added_token("<t>", 280, {{"special", false}})});
+  file["decoder"] = byte_level(true, true);
   const Tokenizer tokenizer = tokenizer_of(file);
   EXPECT_EQ(tokenizer.vocabulary(), 301);
   EXPECT_EQ(tokenizer.id_of("hello"), 259);
