@@ -99,6 +99,7 @@ set(DECANT_HEADERS
   include/decant/decoding/logits.hpp
   include/decant/decoding/model_drafter.hpp
   include/decant/decoding/penalties.hpp
+  include/decant/decoding/prompt_log_probabilities.hpp
   include/decant/decoding/rejection.hpp
   include/decant/decoding/request.hpp
   include/decant/decoding/router.hpp

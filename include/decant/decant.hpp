@@ -33,6 +33,7 @@
 #include <decant/decoding/model_drafter.hpp>
 #include <decant/decoding/penalties.hpp>
 #include <decant/decoding/rejection.hpp>
+#include <decant/decoding/prompt_log_probabilities.hpp>
 #include <decant/decoding/request.hpp>
 #include <decant/decoding/router.hpp>
 #include <decant/decoding/sampler.hpp>
