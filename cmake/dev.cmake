@@ -20,11 +20,11 @@ target_compile_definitions(decant_dev INTERFACE
 
 # Kernels are optimised even where tests are not, or those crawl.
 target_link_libraries(decant_compiled PRIVATE decant_dev)
-target_compile_options(decant_compiled PRIVATE $<$<NOT:$<CONFIG:Release>>:-O1>)
+target_compile_options(decant_compiled PRIVATE -Wsign-conversion $<$<NOT:$<CONFIG:Release>>:-O1>)
 
 # Readers of files are optimised even where tests are not, or those crawl.
 target_link_libraries(decant_compiled_io PRIVATE decant_dev)
-target_compile_options(decant_compiled_io PRIVATE $<$<NOT:$<CONFIG:Release>>:-O1>)
+target_compile_options(decant_compiled_io PRIVATE -Wsign-conversion $<$<NOT:$<CONFIG:Release>>:-O1>)
 
 # decant_precompiled(prefix [OPTIONS flags...] [LIBRARIES ...] HEADERS ...) makes a library of what
 # some programs have in common, compiled once; decant_program(target prefix) makes a target one of

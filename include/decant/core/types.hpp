@@ -1,4 +1,4 @@
-// decant/core/types.hpp - the integer types that every folder shares.
+// decant/core/types.hpp - the integer and array types that every folder shares.
 //
 // Sizes and offsets are signed 64-bit: a cache of 70 billion parameters' keys passes 2^32 bytes
 // within one sequence, and a signed difference of positions cannot wrap.
@@ -8,6 +8,7 @@
 
 #include <decant/core/abi.hpp>
 
+#include <cstddef>
 #include <cstdint>
 
 namespace decant::inline DECANT_ABI {
@@ -18,6 +19,12 @@ using Token = std::int32_t;     // an id in [0, vocabulary)
 
 // Values of one simd::Lanes, outputs of a panel of weights, and tokens of a panel of keys.
 inline constexpr Index kLanes = 16;
+
+// Arrays in registers or on the stack, whose extents are constants of a template.
+template <class T, Index N>
+using Array = T[static_cast<std::size_t>(N)];
+template <class T, Index R, Index P>
+using Grid = T[static_cast<std::size_t>(R)][static_cast<std::size_t>(P)];
 
 // The positions [begin, end).
 struct Range {

@@ -28,9 +28,9 @@ template <int R>
 struct Int8Tile {
   static constexpr Index kElements = 32;
 
-  std::int32_t four[kElements / 4][R];
-  std::int32_t start[R];
-  float scale[R];
+  Grid<std::int32_t, kElements / 4, R> four;
+  Array<std::int32_t, R> start;
+  Array<float, R> scale;
 };
 
 }  // namespace detail

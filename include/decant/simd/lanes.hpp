@@ -15,6 +15,7 @@
 #include <Eigen/Core>
 #include <bit>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
@@ -139,7 +140,8 @@ DECANT_ALWAYS_INLINE void for_lanes(Index size, F&& f) {
 DECANT_ALWAYS_INLINE Lanes load_words(const void* from) {
   return detail::each_packet([&](int i) {
     detail::Packet part;
-    std::memcpy(&part, static_cast<const char*>(from) + i * sizeof part, sizeof part);
+    std::memcpy(&part, static_cast<const char*>(from) + static_cast<std::size_t>(i) * sizeof part,
+                sizeof part);
     return part;
   });
 }

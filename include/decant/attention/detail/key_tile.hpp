@@ -89,7 +89,7 @@ inline Range panels_of(const Range& keys) noexcept {
 template <int R, int P, codec::Codec K, codec::Codec V, class Ahead>
 void score_panels(const QueryTile& queries, Index query, const KeyTile<K, V>& tile, Index panel,
                   const Ahead& ahead, const Scratch::Worker& worker) {
-  const typename K::Cell* panels[P];
+  Array<const typename K::Cell*, P> panels;
   for (int p = 0; p < P; ++p) panels[p] = tile.keys[static_cast<std::size_t>(panel + p)];
   float* scores = worker.scores + query * kTileKeys + panel * kv::kPanelTokens;
   if constexpr (codec::IntegerCodec<K>) {

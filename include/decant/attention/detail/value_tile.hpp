@@ -33,7 +33,7 @@ struct ValueSums {
 // Shape    cells hold the run of `dim`, value I of their interleave; scales are those of the
 //          token's panel, [groups][16], if the codec has groups
 template <codec::Codec C, int I, int D>
-DECANT_ALWAYS_INLINE void widen_values(simd::Lanes (&values)[D], const typename C::Cell* cells,
+DECANT_ALWAYS_INLINE void widen_values(Array<simd::Lanes, D>& values, const typename C::Cell* cells,
                                        [[maybe_unused]] const float* scales,
                                        [[maybe_unused]] Index dim, [[maybe_unused]] Index token) {
   static_assert(C::kPack == 1 || D == 1 || D % 2 == 0, "runs come two by two, or one by one");
@@ -54,12 +54,12 @@ DECANT_ALWAYS_INLINE void widen_values(simd::Lanes (&values)[D], const typename 
 
 // Adds Count tokens, from `token` on, that lie in one group of C::kInterleave from value First on.
 template <codec::Codec C, int First, int Count, int R, int D>
-DECANT_ALWAYS_INLINE void add_tokens(simd::Lanes (&at)[R][D], const ValueSums& work,
+DECANT_ALWAYS_INLINE void add_tokens(Grid<simd::Lanes, R, D>& at, const ValueSums& work,
                                      const typename C::Cell* group, const float* scales, Index dim,
                                      Index token) {
   simd::unroll<Count>([&](auto i) {
-    simd::Lanes values[D];
-    widen_values<C, First + i>(values, group, scales, dim, token + i);
+    Array<simd::Lanes, D> values;
+    widen_values<C, First + i, D>(values, group, scales, dim, token + i);
     DECANT_UNROLL
     for (int r = 0; r < R; ++r) {
       const simd::Lanes weight = simd::broadcast(work.weights[r * kTileKeys + token + i]);
@@ -79,7 +79,7 @@ void add_values(const ValueSums& work, const typename C::Cell* const* panels,
   constexpr Index kStep = C::kInterleave;
   static_assert(kStep == 1 || kStep == 2, "interleaves of 1 and 2 are written");
   const Index row = work.lanes / C::kPack * kStep;  // cells of kStep tokens
-  simd::Lanes at[R][D];
+  Grid<simd::Lanes, R, D> at;
   DECANT_UNROLL
   for (int r = 0; r < R; ++r) {
     DECANT_UNROLL
@@ -94,7 +94,7 @@ void add_values(const ValueSums& work, const typename C::Cell* const* panels,
         panels[panel] + slots * row + dim / (kLanes * C::kPack) * kLanes * kStep;
     if constexpr (kStep == 2) {
       if (token % 2 == 1) {
-        add_tokens<C, 1, 1>(at, work, group, scales[panel], dim, token);
+        add_tokens<C, 1, 1, R, D>(at, work, group, scales[panel], dim, token);
         token += 1;
         group += row;
       }
@@ -102,11 +102,11 @@ void add_values(const ValueSums& work, const typename C::Cell* const* panels,
     for (; token + kStep <= end; token += kStep, group += row) {
       DECANT_UNROLL
       for (int d = 0; d < D; ++d) ahead(group + d * kLanes * kStep / C::kPack, token, d);
-      add_tokens<C, 0, kStep>(at, work, group, scales[panel], dim, token);
+      add_tokens<C, 0, kStep, R, D>(at, work, group, scales[panel], dim, token);
     }
     if constexpr (kStep == 2) {
       if (token < end) {
-        add_tokens<C, 0, 1>(at, work, group, scales[panel], dim, token);
+        add_tokens<C, 0, 1, R, D>(at, work, group, scales[panel], dim, token);
         token += 1;
       }
     }

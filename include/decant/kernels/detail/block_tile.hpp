@@ -48,14 +48,14 @@ DECANT_ALWAYS_INLINE simd::Lanes load_scales(const std::uint8_t* from) {
 //
 // Shape    rows [count]; sums [R][P * 16] at sums_stride
 template <codec::BlockCodec Q, int R, int P>
-void multiply_block_tile(const Int8Tile<R>* rows, const std::uint8_t* const (&panels)[P],
+void multiply_block_tile(const Int8Tile<R>* rows, const Array<const std::uint8_t*, P>& panels,
                          Index count, float* sums, Index sums_stride, Begin begin) {
   using Weights = PackedBlocks<Q>;
-  simd::Lanes at[R][P];
-  load_sums(at, sums, sums_stride, begin);
+  Grid<simd::Lanes, R, P> at;
+  load_sums<R, P>(at, sums, sums_stride, begin);
   for (Index block = 0; block < count; ++block) {
     const Int8Tile<R>& row_block = rows[block];
-    simd::IntLanes integers[R][P];
+    Grid<simd::IntLanes, R, P> integers;
     DECANT_UNROLL
     for (int r = 0; r < R; ++r) {
       DECANT_UNROLL
@@ -63,7 +63,7 @@ void multiply_block_tile(const Int8Tile<R>* rows, const std::uint8_t* const (&pa
     }
     DECANT_UNROLL
     for (int g = 0; g < 8; ++g) {
-      simd::ByteLanes groups[P];
+      Array<simd::ByteLanes, P> groups;
       DECANT_UNROLL
       for (int p = 0; p < P; ++p) {
         groups[p] = load_group(Q{}, panels[p] + Weights::integers_at(block), g);
@@ -85,23 +85,23 @@ void multiply_block_tile(const Int8Tile<R>* rows, const std::uint8_t* const (&pa
       }
     }
   }
-  store_sums(at, sums, sums_stride);
+  store_sums<R, P>(at, sums, sums_stride);
 }
 
 // The same with rows in f32: every weight is widened, and every product rounded.
 //
 // Shape    rows [columns][R]
 template <codec::BlockCodec Q, int R, int P>
-void multiply_block_tile_full(const float* rows, const std::uint8_t* const (&panels)[P],
+void multiply_block_tile_full(const float* rows, const Array<const std::uint8_t*, P>& panels,
                               Index columns, float* sums, Index sums_stride, Begin begin) {
   using Weights = PackedBlocks<Q>;
   constexpr Index kGroup = 4;  // weights of what load_group gives
-  simd::Lanes at[R][P];
-  load_sums(at, sums, sums_stride, begin);
+  Grid<simd::Lanes, R, P> at;
+  load_sums<R, P>(at, sums, sums_stride, begin);
   for (Index first = 0; first < columns; first += kGroup) {
     const Index block = first / Weights::kWeights;
-    simd::Lanes scales[P];
-    simd::ByteLanes groups[P];
+    Array<simd::Lanes, P> scales;
+    Array<simd::ByteLanes, P> groups;
     for (int p = 0; p < P; ++p) {
       scales[p] = load_scales(panels[p] + Weights::scales_at(block));
       groups[p] = load_group(Q{}, panels[p] + Weights::integers_at(block),
@@ -109,7 +109,7 @@ void multiply_block_tile_full(const float* rows, const std::uint8_t* const (&pan
     }
     simd::unroll<kGroup>([&](auto i) {
       if (i >= columns - first) return;
-      simd::Lanes weights[P];
+      Array<simd::Lanes, P> weights;
       DECANT_UNROLL
       for (int p = 0; p < P; ++p) {
         const simd::Lanes integers = simd::to_lanes(simd::byte_of<i>(groups[p]));
@@ -123,7 +123,7 @@ void multiply_block_tile_full(const float* rows, const std::uint8_t* const (&pan
       }
     });
   }
-  store_sums(at, sums, sums_stride);
+  store_sums<R, P>(at, sums, sums_stride);
 }
 
 }  // namespace decant::inline DECANT_ABI::kernels::detail

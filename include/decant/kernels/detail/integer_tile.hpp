@@ -22,9 +22,9 @@ namespace decant::inline DECANT_ABI::kernels::detail {
 
 // Adds columns k and k + 1, of which the panels' cells are given, to the sums.
 template <codec::IntegerCodec C, int R, int P>
-DECANT_ALWAYS_INLINE void add_two_columns(simd::IntLanes (&at)[R][P], const std::int32_t* row,
-                                          const typename C::Cell* const (&cells)[P]) {
-  simd::IntLanes halves[P];
+DECANT_ALWAYS_INLINE void add_two_columns(Grid<simd::IntLanes, R, P>& at, const std::int32_t* row,
+                                          const Array<const typename C::Cell*, P>& cells) {
+  Array<simd::IntLanes, P> halves;
   DECANT_UNROLL
   for (int p = 0; p < P; ++p) halves[p] = C::widen_int16(cells[p]);
   DECANT_UNROLL
@@ -43,26 +43,26 @@ DECANT_ALWAYS_INLINE void add_two_columns(simd::IntLanes (&at)[R][P], const std:
 // Cost     R * P * 16 * columns multiply-adds
 template <codec::IntegerCodec C, int R, int P, class Ahead = StayHere>
 void multiply_integer_tile(const std::int32_t* rows, const float* row_scales,
-                           const typename C::Cell* const (&panels)[P], Index columns, float* sums,
-                           Index sums_stride, const Ahead& ahead = {},
+                           const Array<const typename C::Cell*, P>& panels, Index columns,
+                           float* sums, Index sums_stride, const Ahead& ahead = {},
                            const float* const* scales = nullptr) {
   const Index group = C::kGroup > 0 ? C::kGroup : columns;
   for (Index begin = 0; begin < columns; begin += group) {
     const Index end = std::min(columns, begin + group);
-    simd::IntLanes at[R][P];
+    Grid<simd::IntLanes, R, P> at;
     DECANT_UNROLL
     for (int r = 0; r < R; ++r) {
       DECANT_UNROLL
       for (int p = 0; p < P; ++p) at[r][p] = simd::broadcast_int(0);
     }
     for (Index k = begin; k < end; k += 2) {
-      const typename C::Cell* cells[P];
+      Array<const typename C::Cell*, P> cells;
       DECANT_UNROLL
       for (int p = 0; p < P; ++p) {
         cells[p] = panels[p] + k * kLanes / C::kPack;
         ahead(cells[p], k, p);
       }
-      add_two_columns<C>(at, rows + k / 2 * R, cells);
+      add_two_columns<C, R, P>(at, rows + k / 2 * R, cells);
     }
     DECANT_UNROLL
     for (int r = 0; r < R; ++r) {

@@ -48,7 +48,7 @@ inline Begin begin_sums(const Product& product, Range rows, Index first, Index c
 template <int R, int P, codec::Codec C>
 void multiply_tile_of(const Packed<C>& weights, Index panel, const RowTiles& tiles, Index row,
                       Range columns, float* sums, Index sums_stride, Begin begin) {
-  const typename C::Cell* panels[P];
+  Array<const typename C::Cell*, P> panels;
   for (int p = 0; p < P; ++p) {
     panels[p] = weights.panel(std::min(panel + p, weights.panels() - 1)) + columns.begin * kLanes;
   }
@@ -64,7 +64,7 @@ void multiply_tile_of(const Packed<C>& weights, Index panel, const RowTiles& til
 template <int R, int P, codec::BlockCodec Q>
 void multiply_tile_of(const PackedBlocks<Q>& weights, Index panel, const RowTiles& tiles, Index row,
                       Range columns, float* sums, Index sums_stride, Begin begin) {
-  const std::uint8_t* panels[P];
+  Array<const std::uint8_t*, P> panels;
   for (int p = 0; p < P; ++p) {
     panels[p] = weights.two_blocks(std::min(panel + p, weights.panels() - 1), columns.begin);
   }
@@ -114,7 +114,7 @@ void multiply_outputs(const Weights& weights, Index panel, const RowTiles& tiles
     return multiply_tile_of<R, P>(weights, panel, tiles, row, columns, out, product.out_stride,
                                   begin);
   }
-  alignas(64) float sums[R][P * kLanes] = {};
+  alignas(64) Grid<float, R, P * kLanes> sums = {};
   if (begin == Begin::sums) {
     for (int r = 0; r < R; ++r) std::copy_n(out + r * product.out_stride, outputs, sums[r]);
   }

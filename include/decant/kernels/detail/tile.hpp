@@ -70,7 +70,7 @@ enum class Begin { zero, sums };
 
 // The sums of a tile between memory and registers.
 template <int R, int P>
-DECANT_ALWAYS_INLINE void load_sums(simd::Lanes (&at)[R][P], const float* sums, Index stride,
+DECANT_ALWAYS_INLINE void load_sums(Grid<simd::Lanes, R, P>& at, const float* sums, Index stride,
                                     Begin begin) {
   DECANT_UNROLL
   for (int r = 0; r < R; ++r) {
@@ -82,7 +82,7 @@ DECANT_ALWAYS_INLINE void load_sums(simd::Lanes (&at)[R][P], const float* sums, 
   }
 }
 template <int R, int P>
-DECANT_ALWAYS_INLINE void store_sums(const simd::Lanes (&at)[R][P], float* sums, Index stride) {
+DECANT_ALWAYS_INLINE void store_sums(const Grid<simd::Lanes, R, P>& at, float* sums, Index stride) {
   DECANT_UNROLL
   for (int r = 0; r < R; ++r) {
     DECANT_UNROLL
@@ -92,12 +92,12 @@ DECANT_ALWAYS_INLINE void store_sums(const simd::Lanes (&at)[R][P], float* sums,
 
 // Adds Count <= C::kInterleave columns, from column k on, to the sums held in registers.
 template <codec::Codec C, int Count, int R, int P>
-DECANT_ALWAYS_INLINE void add_columns(simd::Lanes (&at)[R][P], const float* rows,
-                                      const typename C::Cell* const (&panels)[P], Index k) {
+DECANT_ALWAYS_INLINE void add_columns(Grid<simd::Lanes, R, P>& at, const float* rows,
+                                      const Array<const typename C::Cell*, P>& panels, Index k) {
   // If sums leave no registers for all values of the panels, each is widened when its turn comes.
   constexpr bool kCrowded = simd::kRegisters * P * (R + C::kInterleave) >= 32;
   simd::unroll<Count>([&](auto i) {
-    simd::Lanes weights[P];
+    Array<simd::Lanes, P> weights;
     DECANT_UNROLL
     for (int p = 0; p < P; ++p) {
       const typename C::Cell* cells = panels[p] + k * kLanes;
@@ -118,35 +118,36 @@ DECANT_ALWAYS_INLINE void add_columns(simd::Lanes (&at)[R][P], const float* rows
 //          [ceil(columns / i)][16][i], i = kInterleave values; sums [R][P * 16] at sums_stride
 // Cost     R * P * 16 * columns multiply-adds; reads no element of a row beyond `columns`
 template <codec::Codec C, int R, int P, class Ahead = StayHere>
-void multiply_tile(const float* rows, const typename C::Cell* const (&panels)[P], Index columns,
-                   float* sums, Index sums_stride, Begin begin, const Ahead& ahead = {}) {
+void multiply_tile(const float* rows, const Array<const typename C::Cell*, P>& panels,
+                   Index columns, float* sums, Index sums_stride, Begin begin,
+                   const Ahead& ahead = {}) {
   static_assert(C::kPack == 1 && C::kGroup == 0, "others are multiplied as integers");
   constexpr int kStep = C::kInterleave;
   static_assert(kStep == 1 || kStep == 2, "steps of 1 and 2 columns are written");
-  simd::Lanes at[R][P];
-  load_sums(at, sums, sums_stride, begin);
+  Grid<simd::Lanes, R, P> at;
+  load_sums<R, P>(at, sums, sums_stride, begin);
   Index k = 0;
   for (; k + kStep <= columns; k += kStep) {
     DECANT_UNROLL
     for (int p = 0; p < P; ++p) ahead(panels[p] + k * kLanes, k, p);
-    add_columns<C, kStep>(at, rows, panels, k);
+    add_columns<C, kStep, R, P>(at, rows, panels, k);
   }
   if constexpr (kStep == 2) {
-    if (k < columns) add_columns<C, 1>(at, rows, panels, k);
+    if (k < columns) add_columns<C, 1, R, P>(at, rows, panels, k);
   }
-  store_sums(at, sums, sums_stride);
+  store_sums<R, P>(at, sums, sums_stride);
 }
 
 // The same with rows and panels in bf16, two values a word.
 //
 // Shape    rows [ceil(columns / 2)][R]; each panel [ceil(columns / 2)][16] words
 template <int R, int P>
-void multiply_bf16_tile(const std::uint32_t* rows, const codec::BF16::Cell* const (&panels)[P],
+void multiply_bf16_tile(const std::uint32_t* rows, const Array<const codec::BF16::Cell*, P>& panels,
                         Index columns, float* sums, Index sums_stride, Begin begin) {
-  simd::Lanes at[R][P];
-  load_sums(at, sums, sums_stride, begin);
+  Grid<simd::Lanes, R, P> at;
+  load_sums<R, P>(at, sums, sums_stride, begin);
   for (Index word = 0; word < ceil_div(columns, 2); ++word) {
-    simd::Lanes weights[P];
+    Array<simd::Lanes, P> weights;
     DECANT_UNROLL
     for (int p = 0; p < P; ++p) weights[p] = simd::load_words(panels[p] + word * 2 * kLanes);
     DECANT_UNROLL
@@ -157,7 +158,7 @@ void multiply_bf16_tile(const std::uint32_t* rows, const codec::BF16::Cell* cons
       }
     }
   }
-  store_sums(at, sums, sums_stride);
+  store_sums<R, P>(at, sums, sums_stride);
 }
 
 // f(integral_constant<rows>) for rows in [1, kTileRows]: a run-time row count made static.
