@@ -19,8 +19,11 @@
 #include <exception>
 #include <map>
 #include <new>
+#include <optional>
 #include <random>
 #include <span>
+#include <stdexcept>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -55,6 +58,18 @@ Request some_request(const model::Config& config, std::mt19937& random) {
       .options = {.max_new_tokens = below(random, 10)},
       .priority = below<int>(random, 3)};
   request.options.sampler = {.temperature = 0.7, .seed = random()};
+  if (below(random, 3) == 0) {  // stop strings of two tokens, too long to need no allocation
+    request.options.text = [](std::optional<Token> token) {
+      return token ? std::string(20, static_cast<char>('a' + *token % 3)) : "";
+    };
+    request.options.stop.stop_strings = {std::string(20, 'a') + std::string(20, 'b'),
+                                         std::string(40, 'c')};
+  }
+  if (below(random, 50) == 0) {
+    request.options.logits_processors = {[](const History& history, std::span<float>) {
+      if (history.tokens.size() % 7 == 3) throw std::runtime_error("a processor");
+    }};
+  }
   if (below(random, 50) == 0) request.prompt.resize(200, 1);  // which has no room
   return request;
 }
@@ -97,6 +112,8 @@ class StressRun {
     EXPECT_GT(statistics.preemptions, requests_ / 100);
     EXPECT_GT(reasons_.at(Reason::cancelled), requests_ / 100);
     EXPECT_GT(reasons_.at(Reason::length), requests_ / 2);
+    EXPECT_GT(reasons_.at(Reason::stop_string), requests_ / 50);
+    EXPECT_GT(reasons_.at(Reason::failed), requests_ / 200);
     // Priority 0 waits while 30 steps of others come first; no one much longer.
     EXPECT_LT(longest_, 400);
   }
@@ -112,7 +129,9 @@ class StressRun {
       until_failure() = -1;
       submitted_ += 1;
       since_.emplace(id, steps_);
-      if (id % 64 == 0) expected_.emplace(id, alone(prompt, options));
+      if (id % 64 == 0 && options.logits_processors.empty()) {
+        expected_.emplace(id, alone(prompt, options));
+      }
     } catch (const std::exception&) {  // no memory, or no room
       until_failure() = -1;
       refused_ += 1;
@@ -148,7 +167,8 @@ class StressRun {
     EXPECT_EQ(outcome.error != nullptr, outcome.generation.reason == Reason::failed);
     if (const auto at = expected_.find(id); at != expected_.end()) {
       auto expected = at->second;
-      if (outcome.generation.reason != Reason::length) expected.resize(told.size());
+      const Reason reason = outcome.generation.reason;
+      if (reason != Reason::length && reason != Reason::stop_string) expected.resize(told.size());
       EXPECT_EQ(told, expected);
     }
     since_.erase(id);
@@ -201,7 +221,10 @@ TEST(SchedulerFault, GoesOnAfterAFailedAllocation) {
     Borrowed borrowed(decoder);
     Scheduler scheduler(decoder, borrowed.workspace, borrowed.pool, {}, &borrowed.tree);
     for (Index n = 0; n < 3; ++n) {
-      scheduler.submit({.prompt = prompt, .options = {.max_new_tokens = 5}});
+      Request request = {.prompt = prompt, .options = {.max_new_tokens = 5}};
+      request.options.text = [](std::optional<Token>) { return std::string(20, 'a'); };
+      request.options.stop.stop_strings = {std::string(200, 'a')};  // all tokens are held back
+      scheduler.submit(std::move(request));
     }
     std::array<Index, 4> told = {};  // tokens of each, whose id is 1, 2 or 3
     trial::until_failure = point;

@@ -58,8 +58,8 @@ std::optional<Reason> advance(Steps<S>& steps, Sequence<S&>& sequence, const Roo
 
 template <kv::Store S>
 Generation generate(const model::Decoder& decoder, S& store, model::Workspace& workspace,
-                    std::span<const Token> prompt, const GenerateOptions& options, Sink sink,
-                    const Drafting* drafting) {
+                    std::span<const Token> prompt, const GenerateOptions& options,
+                    FunctionRef<bool(const NewToken&)> sink, const Drafting* drafting) {
   const model::Config& config = decoder.config();
   Steps<S> steps{decoder, workspace};
   const Room room = check_run(steps, store, prompt, options, kGenerate);

@@ -144,7 +144,8 @@ class PagedEngine final : public Engine {
   Reason release(Job& job, Reason reason, std::exception_ptr& error) {
     const Index before = std::ssize(job.fresh);
     try {
-      reason = job.sequence.end(reason, [&](const NewToken& token) { return show(job, token); });
+      job.fresh.reserve(static_cast<std::size_t>(before + job.text().held_back()));
+      reason = job.sequence.end(reason, [&](NewToken& token) { return show(job, token); });
     } catch (...) {
       reason = Reason::failed;
       error = std::current_exception();
@@ -153,9 +154,10 @@ class PagedEngine final : public Engine {
     return reason;
   }
 
-  static bool show(Job& job, const NewToken& token) {
-    job.fresh.push_back(token);
-    return !job.sink || job.sink(token);
+  // Precondition: there is room for the token, so that none is counted that no event has.
+  static bool show(Job& job, NewToken& token) {
+    job.fresh.push_back(std::move(token));
+    return !job.sink || job.sink(job.fresh.back());
   }
 
   // Plans a row for each request that decodes, and the other rows for prompts, in order.
@@ -245,7 +247,7 @@ class PagedEngine final : public Engine {
     ledger_.count_tokens(job, [&] {
       try {
         ended = job.sequence.accept(steps_.workspace, first,
-                                    [&](const NewToken& token) { return show(job, token); });
+                                    [&](NewToken& token) { return show(job, token); });
       } catch (...) {
         ended = Reason::failed;
         error = std::current_exception();

@@ -24,7 +24,7 @@
 
 namespace decant::inline DECANT_ABI::decoding::detail {
 
-using Sink = FunctionRef<bool(const NewToken&)>;
+using Sink = FunctionRef<bool(NewToken&)>;  // may move from it
 // The distribution that draft number `at` was drawn from; empty if the draft had probability 1.
 using DraftDistribution = FunctionRef<std::span<const Candidate>(Index at)>;
 
@@ -142,7 +142,7 @@ class Text {
   // the tokens behind its end are then dropped.
   std::optional<Reason> show(Sink sink) {
     while (shown_ < static_cast<Index>(answer_.certain())) {
-      const NewToken next = new_token(shown_);
+      NewToken next = new_token(shown_);
       shown_ += 1;
       if (sink(next)) continue;
       cut(shown_);
