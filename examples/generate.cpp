@@ -22,7 +22,9 @@
 #include "support/profile.hpp"
 #include "support/sampler.hpp"
 #include "support/several.hpp"
+#include "support/stops.hpp"
 #include "support/store.hpp"
+#include "support/token_text.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -67,6 +69,15 @@ void declare(examples::CommandLine& command, Options& options) {
            [&options](const std::string& text) {
              options.generate.stop.stop_strings.push_back(text);
              return text.empty() ? "is empty" : std::string();
+           })
+      .repeatable();
+  command
+      .add("--stop-id", "ID", "a token where the text ends; may be given again",
+           [&options](const std::string& text) {
+             const auto token = examples::parse<Token>(text);
+             if (!token || *token < 0) return examples::sentence("\"", text, "\" is not an id");
+             options.generate.stop.stop_tokens.push_back(*token);
+             return std::string();
            })
       .repeatable();
   examples::add_filters(command, options.sampler);
@@ -122,12 +133,13 @@ void print(const decoding::Generation& generation) {
             << "instruction set        " << simd::instruction_set() << '\n';
 }
 
-// A line for each token: the one that was taken, then the most probable ones.
+// A line for each token: the one that was taken, then the most probable ones; of each its
+// log-probability, its id and its bytes.
 void print_log_probabilities(const decoding::Generation& generation,
                              const text::Tokenizer& tokenizer) {
   const auto show = [&](const decoding::LogProbability& of) {
-    const std::vector<Token> token = {of.token};
-    std::cerr << of.value << " \"" << files::printable(tokenizer.decode(token)) << '"';
+    std::cerr << of.value << ' ' << of.token << " \""
+              << examples::escaped(tokenizer.bytes_of(of.token).value_or("")) << '"';
   };
   for (const decoding::LogProbabilities& place : generation.log_probabilities) {
     show(place.taken);
@@ -221,6 +233,7 @@ void generate(Options options) {
   if (!options.save_prefix.empty()) files::NewFile(options.save_prefix);  // or fails before a word
   const std::vector<Token> prompt = encode(options, tokenizer, checkpoint);
   options.generate.stop.end_tokens = checkpoint.end_tokens;
+  examples::stop_at_special_tokens(options.generate.stop, tokenizer);
   options.generate.banned_tokens = tokenizer.unused_ids(checkpoint.config.vocabulary);
   options.generate.sampler = options.sampler.resolved();
   expects<examples::UsageError>(!options.drafts.ngram || options.drafts.model.empty(),

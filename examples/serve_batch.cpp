@@ -15,6 +15,8 @@
 #include "support/line_queue.hpp"
 #include "support/model.hpp"
 #include "support/options.hpp"
+#include "support/stops.hpp"
+#include "support/token_text.hpp"
 
 #include <algorithm>
 #include <cstddef>
@@ -84,8 +86,11 @@ struct Answer {
 Event log_probabilities(const std::vector<decoding::LogProbabilities>& tokens,
                         const text::Tokenizer& tokenizer) {
   const auto shown = [&](const decoding::LogProbability& of) {
-    const std::vector<Token> token = {of.token};
-    return Event{{"token", tokenizer.decode(token)}, {"logprob", of.value}};
+    const std::string bytes = tokenizer.bytes_of(of.token).value_or("");
+    Event entry = {{"token", examples::valid_utf8(bytes)}, {"id", of.token}};
+    entry["bytes"] = std::vector<unsigned char>(bytes.begin(), bytes.end());
+    entry["logprob"] = of.value;
+    return entry;
   };
   Event list = Event::array();
   for (const decoding::LogProbabilities& of_token : tokens) {
@@ -169,6 +174,7 @@ class Engine {
     if (request.prompt.empty() && begin_token_) request.prompt.push_back(*begin_token_);
     request.options.max_new_tokens = new_tokens(std::ssize(request.prompt), said.new_tokens);
     request.options.stop.end_tokens = end_tokens_;
+    examples::stop_at_special_tokens(request.options.stop, tokenizer_);
     request.options.banned_tokens = banned_tokens_;
     request.options.text = text::TextStream(tokenizer_, request.prompt);
     answers_.emplace(scheduler_.submit(std::move(request)), Answer{.id = id});

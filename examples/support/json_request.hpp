@@ -19,6 +19,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace examples {
@@ -41,7 +42,7 @@ inline constexpr std::array kRequestFields = {
     RequestField{"max_new_tokens", "at most so many tokens (100)"},
     RequestField{"min_new_tokens", "no end before so many tokens (0)"},
     RequestField{"max_seconds", "no longer than that (for ever)"},
-    RequestField{"stop", "where the text ends: a string, or a list of them"},
+    RequestField{"stop", "where the text ends: a string or an id, or a list of them"},
     RequestField{"ignore_end", "whether to go on after the model's end token (false)"},
     RequestField{"priority", "the higher one first, from -1000 to 1000 (0)"},
     RequestField{"tenant", "prefixes are shared only within a tenant (0)"},
@@ -86,16 +87,22 @@ inline decant::files::Json name_at(const decant::files::JsonObject& line, std::s
   return name;
 }
 
-inline std::vector<std::string> texts_at(const decant::files::JsonObject& line,
-                                         std::string_view key) {
-  const decant::files::Json* found = line.find(key);
-  if (found == nullptr) return {};
-  if (!found->is_array()) return {line.text(key)};
-  std::vector<std::string> texts;
-  for (const decant::files::Json& text : *found) {
-    texts.push_back(decant::files::JsonObject::as_text(text, line.place(key)));
-  }
-  return texts;
+// A text or an id, or a list of both.
+inline void read_stops(const decant::files::JsonObject& line, decant::decoding::StopOptions& stop) {
+  const auto add = [&](const decant::files::Json& one) {
+    if (!one.is_number()) {
+      stop.stop_strings.push_back(decant::files::JsonObject::as_text(one, line.place("stop")));
+    } else {
+      const Index id = decant::files::JsonObject::as_integer(one, line.place("stop"));
+      decant::expects<decant::FormatError>(std::in_range<decant::Token>(id), line.place("stop"),
+                                           " is ", id, ", not the id of a token");
+      stop.stop_tokens.push_back(static_cast<decant::Token>(id));
+    }
+  };
+  const decant::files::Json* found = line.find("stop");
+  if (found == nullptr) return;
+  if (!found->is_array()) return add(*found);
+  for (const decant::files::Json& one : *found) add(one);
 }
 
 inline std::uint64_t count_at(const decant::files::JsonObject& line, std::string_view key) {
@@ -180,7 +187,7 @@ inline JsonRequest parse_request(std::string_view text, Index number, decant::fi
   result.prompt = line.text("prompt");
   if (line.has("max_new_tokens")) result.new_tokens = line.integer("max_new_tokens");
   result.request = detail::options_of(line);
-  result.request.options.stop.stop_strings = detail::texts_at(line, "stop");
+  detail::read_stops(line, result.request.options.stop);
   return result;
 }
 
