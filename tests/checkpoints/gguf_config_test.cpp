@@ -107,10 +107,19 @@ TEST(GgufConfig, ReadsRotaryRules) {
   EXPECT_EQ(config_of(file).model.rope->scaling, attention::Scaling(attention::LinearScaling{4.0}));
   file.text("llama.rope.scaling.type", "yarn");
   EXPECT_TRUE(config_refused(file, {"f.gguf: llama.rope.scaling.type is \"yarn\""}));
-  file.text("llama.rope.scaling.type", "linear");
+  // A factor without a rule is linear, and 0 is none.
+  file.remove("llama.rope.scaling.type");
+  EXPECT_EQ(config_of(file).model.rope->scaling, attention::Scaling(attention::LinearScaling{4.0}));
   file.real("llama.rope.scaling.factor", 0.0f);
-  EXPECT_TRUE(config_refused(file, {"f.gguf: llama.rope.scaling.factor is 0"}));
+  EXPECT_EQ(config_of(file).model.rope->scaling, attention::Scaling(attention::Unscaled{}));
+  file.real("llama.rope.scaling.factor", -2.0f);
+  EXPECT_TRUE(config_refused(file, {"f.gguf: llama.rope.scaling.factor is -2"}));
   file.remove("llama.rope.scaling.factor");
+  file.real("llama.rope.scale_linear", 8.0f);
+  EXPECT_EQ(config_of(file).model.rope->scaling, attention::Scaling(attention::LinearScaling{8.0}));
+  file.text("llama.rope.scaling.type", "none");
+  EXPECT_EQ(config_of(file).model.rope->scaling, attention::Scaling(attention::Unscaled{}));
+  file.remove("llama.rope.scale_linear");
   for (std::uint64_t odd : {0u, 3u, 8u}) {
     file.number("llama.rope.dimension_count", odd);
     EXPECT_TRUE(

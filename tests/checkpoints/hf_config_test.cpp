@@ -67,6 +67,16 @@ TEST(HfConfig, OfLlamaHasTheDefaultsOfItsClass) {
   EXPECT_TRUE(config.end_tokens.empty() && !config.begin_token && config.warnings.empty());
 }
 
+TEST(HfConfig, MayHaveNumbersThatOnlyPythonWrites) {
+  std::string text = sizes("llama").dump();
+  text.back() = ',';
+  text += R"("limits": [0.0, Infinity, -Infinity, NaN], "note": "a \" NaN", "rope_theta": NaN})";
+  const CheckpointConfig config = checkpoints::detail::parse_hf_config(text, "config.json");
+  EXPECT_EQ(config.model.rope->theta, 10000.0);
+  EXPECT_EQ(files::without_non_finite(R"({"a": "NaN \" Infinity", "b": [-Infinity,NaN]})"),
+            R"({"a": "NaN \" Infinity", "b": [null,null]})");
+}
+
 TEST(HfConfig, OfMistralHasAWindowInEveryLayer) {
   EXPECT_EQ(with(sizes("mistral"), {{"sliding_window", 5}}).model.windows, (Windows{5, 5, 5}));
   EXPECT_TRUE(with(sizes("mistral"), {{"sliding_window", nullptr}}).model.windows.empty());

@@ -101,6 +101,7 @@ TEST(MalformedConfig, WithAFeatureThatChangesTheModelIsRefusedByName) {
                         {key, "not supported"}));
     EXPECT_NO_THROW(config_with({{key, nullptr}})) << key;
     EXPECT_NO_THROW(config_with({{key, false}})) << key;
+    EXPECT_NO_THROW(config_with({{key, Json::object()}})) << key;
   }
 }
 

@@ -64,6 +64,13 @@ TEST(MappedFile, RefusesAnEmptyFile) {
   EXPECT_TRUE(refuses([&] { MappedFile(folder.write("nothing", "")); }, {"nothing", "is empty"}));
 }
 
+TEST(MappedFile, RefusesAGitLfsPointer) {
+  const trial::Folder folder;
+  const auto path = folder.write("model.safetensors",
+                                 "version https://git-lfs.github.com/spec/v1\noid sha256:00\n");
+  EXPECT_TRUE(refuses([&] { MappedFile{path}; }, {"model.safetensors: is a Git LFS pointer"}));
+}
+
 TEST(MappedFile, RefusesANamedPipeWithoutWaitingForIt) {
   const trial::Folder folder;
   const std::filesystem::path pipe = folder.path() / "pipe";

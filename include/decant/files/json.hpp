@@ -62,6 +62,24 @@ class JsonGuard {
 
 }  // namespace detail
 
+// Python writes NaN, Infinity and -Infinity, which are no JSON: null takes their place, so that a
+// reader finds them absent. What is inside of strings stays.
+inline std::string without_non_finite(std::string text) {
+  bool quoted = false;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    if (quoted && text[at] == '\\') {
+      at += 1;
+    } else if (text[at] == '"') {
+      quoted = !quoted;
+    } else if (!quoted) {
+      for (const std::string_view word : {"NaN", "-Infinity", "Infinity"}) {
+        if (text.compare(at, word.size(), word) == 0) text.replace(at, word.size(), "null");
+      }
+    }
+  }
+  return text;
+}
+
 // The value that `text` writes down; `file` is how sentences name the source.
 //
 // Errors   FormatError on anything that is not one JSON value, on a repeated key, on nesting

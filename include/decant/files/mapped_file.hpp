@@ -34,7 +34,8 @@ inline std::string_view characters(std::span<const std::byte> bytes) noexcept {
 
 // A whole regular file. Move-only; the bytes stay where they are in a move.
 //
-// Errors   FormatError naming the path when it is absent, unreadable, empty or no regular file
+// Errors   FormatError naming the path when it is absent, unreadable, empty or no regular file, or
+//          a Git LFS pointer, which a clone has in the place of a large file
 // Cost     opening is O(1) where files can be mapped, one read elsewhere
 // Threads  reads may overlap. A file that another process shortens meanwhile ends the process
 //          with SIGBUS when the lost pages are touched, as with every mapping
@@ -59,6 +60,7 @@ class MappedFile {
     std::swap(size_, other.size_);
   }
   [[noreturn]] void refuse(std::string_view what, int error) const;
+  void refuse_pointer();
   void release() noexcept;
 
   std::filesystem::path path_;

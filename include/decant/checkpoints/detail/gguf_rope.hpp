@@ -64,15 +64,16 @@ inline attention::Scaling scaling_of_divisors(const files::Gguf& file, const att
   return rope.scaling;
 }
 
+// A factor without a rule is linear, and a factor of 0 is none, as llama.cpp reads them.
 inline attention::Scaling gguf_scaling(const GgufKeys& keys) {
-  const std::string_view rule = keys.metadata().text_or(keys.key("rope.scaling.type"), "none");
-  const double factor =
-      keys.positive_or("rope.scaling.factor", keys.positive_or("rope.scale_linear", 1.0));
-  const bool linear = rule == "linear" || keys.has("rope.scale_linear");
-  expects<FormatError>(linear || rule == "none", keys.place("rope.scaling.type"), " is \"",
-                       files::printable(rule), "\", which is not supported (none and linear are)");
-  if (!linear || factor == 1.0) return attention::Unscaled{};
-  return attention::LinearScaling{factor};
+  const std::string_view rule = keys.metadata().text_or(keys.key("rope.scaling.type"), "linear");
+  expects<FormatError>(rule == "linear" || rule == "none", keys.place("rope.scaling.type"),
+                       " is \"", files::printable(rule),
+                       "\", which is not supported (none and linear are)");
+  const char* key = keys.has("rope.scaling.factor") ? "rope.scaling.factor" : "rope.scale_linear";
+  const double factor = keys.metadata().number_or(keys.key(key), 0.0);
+  if (rule == "none" || factor == 0.0 || factor == 1.0) return attention::Unscaled{};
+  return attention::LinearScaling{checked_positive(factor, keys.place(key))};
 }
 
 // The rotation of heads of `head_dim`.

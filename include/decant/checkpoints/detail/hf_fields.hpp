@@ -52,8 +52,8 @@ inline void refuse_unsupported(const files::JsonObject& config) {
         "query_pre_attn_scalar", "no_rope_layers", "use_bidirectional_attention",
         "add_cross_attention", "is_encoder_decoder", "scale_attn_by_inverse_layer_idx"}) {
     const files::Json* value = config.find(key);
-    expects<FormatError>(value == nullptr || *value == false, config.place(key),
-                         " is set, which is not supported");
+    const bool unset = value == nullptr || *value == false || *value == files::Json::object();
+    expects<FormatError>(unset, config.place(key), " is set, which is not supported");
   }
 }
 

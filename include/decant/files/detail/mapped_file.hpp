@@ -34,6 +34,13 @@ DECANT_IO_INLINE void MappedFile::refuse(std::string_view what, int error) const
       sentence(printable_path(path_), ": ", what, ": ", std::generic_category().message(error)));
 }
 
+DECANT_IO_INLINE void MappedFile::refuse_pointer() {
+  if (!text().starts_with("version https://git-lfs.github.com/spec/")) return;
+  release();
+  throw FormatError(sentence(printable_path(path_),
+                             ": is a Git LFS pointer, not the file; `git lfs pull` fetches it"));
+}
+
 #if __has_include(<sys/mman.h>) && __has_include(<unistd.h>)
 
 namespace detail {
@@ -67,6 +74,7 @@ DECANT_IO_INLINE MappedFile::MappedFile(std::filesystem::path path) : path_(std:
   void* address = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.number, 0);
   if (address == MAP_FAILED) refuse("cannot be mapped", errno);
   data_ = static_cast<const std::byte*>(address);
+  refuse_pointer();
 }
 
 DECANT_IO_INLINE void MappedFile::release() noexcept {
@@ -88,6 +96,7 @@ DECANT_IO_INLINE MappedFile::MappedFile(std::filesystem::path path) : path_(std:
   file.read(reinterpret_cast<char*>(bytes.get()), static_cast<std::streamsize>(size_));
   if (!file) refuse("cannot be read", errno);
   data_ = bytes.release();
+  refuse_pointer();
 }
 
 DECANT_IO_INLINE void MappedFile::release() noexcept { delete[] data_; }
