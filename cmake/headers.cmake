@@ -9,6 +9,7 @@ set(DECANT_HEADERS
   include/decant/core/debug.hpp
   include/decant/core/error.hpp
   include/decant/core/executor.hpp
+  include/decant/core/processors.hpp
   include/decant/core/random.hpp
   include/decant/core/shape.hpp
   include/decant/core/thread_pool.hpp

@@ -42,6 +42,7 @@ constexpr Index kDraftRows = 9;  // of logits: a token and eight draft tokens
 struct Options {
   std::string model = examples::default_model_folder();
   std::string prompt = "ROMEO:";
+  bool no_special = false;
   decoding::GenerateOptions generate = {.max_new_tokens = 100};
   examples::SamplerChoice sampler;
   checkpoints::LoadOptions load;
@@ -61,6 +62,8 @@ void declare(examples::CommandLine& command, Options& options) {
   command.add_nonempty_text("--adapter", options.adapter, "a LoRA adapter that PEFT wrote",
                             "FOLDER");
   command.add_text("--prompt", options.prompt, "the text to continue (\"ROMEO:\")");
+  command.add_flag("--no-special", options.no_special,
+                   "without the special tokens that the tokenizer puts around a prompt");
   examples::add_number(command, "--max-new-tokens", generate.max_new_tokens,
                        "at most so many (100)", 0);
   examples::add_number(command, "--max-seconds", generate.max_seconds, "no longer than that", 0);
@@ -109,7 +112,8 @@ void declare(examples::CommandLine& command, Options& options) {
 std::vector<Token> encode(const Options& options, const text::Tokenizer& tokenizer,
                           const checkpoints::Checkpoint& checkpoint) {
   std::vector<Token> tokens =
-      examples::encode(tokenizer, options.prompt, "--prompt", checkpoint.config, options.model);
+      examples::encode(tokenizer, options.prompt, "--prompt", checkpoint.config, options.model,
+                       {.add_special = !options.no_special});
   if (tokens.empty() && checkpoint.begin_token) tokens.push_back(*checkpoint.begin_token);
   expects<examples::UsageError>(!tokens.empty(), "--prompt: is empty, and the model has no token ",
                                 "that begins a text");

@@ -80,8 +80,14 @@ text::Tokenizer load_tokenizer(const std::string& path) { return text::load_toke
 
 std::vector<Token> encode(const text::Tokenizer& tokenizer, std::string_view text,
                           const std::string& argument, const model::Config& config,
-                          const std::string& path) {
-  const std::vector<Token> tokens = checked(argument, [&] { return tokenizer.encode(text); });
+                          const std::string& path, const text::EncodeOptions& options) {
+  const std::vector<Token> tokens =
+      checked(argument, [&] { return tokenizer.encode(text, options); });
+  if (tokens.size() > 1 && tokens[0] == tokens[1] && tokenizer.is_special(tokens[0])) {
+    std::cerr
+        << "note: " << argument << " begins with \"" << *tokenizer.spelling(tokens[0])
+        << "\", which the tokenizer puts in front of it too; --no-special leaves its own out\n";
+  }
   for (Token token : tokens) {
     expects<FormatError>(token < config.vocabulary, path, ": its tokenizer has a token ", token,
                          ", the model a vocabulary of ", config.vocabulary);

@@ -10,6 +10,7 @@
 #include <decant/core/types.hpp>
 #include <decant/model/adapter.hpp>
 #include <decant/model/config.hpp>
+#include <decant/text/tokenizer.hpp>
 
 #include "support/command_line.hpp"
 
@@ -17,10 +18,6 @@
 #include <string>
 #include <string_view>
 #include <vector>
-
-namespace decant::inline DECANT_ABI::text {
-class Tokenizer;  // defined in text/tokenizer.hpp
-}
 
 namespace examples {
 
@@ -51,9 +48,11 @@ decant::text::Tokenizer load_tokenizer(const std::string& path);
 decant::model::Config read_config(const std::string& path);
 
 // The tokens of a text given as `argument`, all of them in the vocabulary of the model at `path`.
+// Warns of a text that begins with the token that the tokenizer puts in front of it.
 std::vector<decant::Token> encode(const decant::text::Tokenizer& tokenizer, std::string_view text,
                                   const std::string& argument, const decant::model::Config& config,
-                                  const std::string& path);
+                                  const std::string& path,
+                                  const decant::text::EncodeOptions& options = {});
 
 // Refuses more tokens at once than the model was made for.
 void check_length(const std::string& argument, decant::Index tokens,

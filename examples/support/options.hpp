@@ -4,6 +4,7 @@
 #pragma once
 
 #include <decant/codec/type.hpp>
+#include <decant/core/processors.hpp>
 #include <decant/core/types.hpp>
 
 #include "support/command_line.hpp"
@@ -17,7 +18,6 @@
 #include <string>
 #include <string_view>
 #include <system_error>
-#include <thread>
 #include <type_traits>
 #include <vector>
 
@@ -154,12 +154,12 @@ inline CommandLine::Option add_formats(CommandLine& command, const std::string& 
   });
 }
 
-// As many threads as the machine runs at once; their number changes the time, never a bit.
-inline Index default_threads() { return std::max<Index>(1, std::thread::hardware_concurrency()); }
+// As many threads as this process has processors; their number changes the time, never a bit.
+inline Index default_threads() { return decant::available_processors(); }
 
 inline CommandLine::Option add_threads(CommandLine& command, Index& threads) {
-  return add_number(command, "--threads", threads, "threads of a step (all of this machine)", 1,
-                    1024);
+  return add_number(command, "--threads", threads,
+                    "threads of a step (as many as it has processors)", 1, 1024);
 }
 
 }  // namespace examples

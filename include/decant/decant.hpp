@@ -19,6 +19,7 @@
 #include <decant/core/config.hpp>
 #include <decant/core/error.hpp>
 #include <decant/core/executor.hpp>
+#include <decant/core/processors.hpp>
 #include <decant/core/random.hpp>
 #include <decant/core/shape.hpp>
 #include <decant/core/thread_pool.hpp>

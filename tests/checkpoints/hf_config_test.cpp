@@ -67,14 +67,18 @@ TEST(HfConfig, OfLlamaHasTheDefaultsOfItsClass) {
   EXPECT_TRUE(config.end_tokens.empty() && !config.begin_token && config.warnings.empty());
 }
 
-TEST(HfConfig, MayHaveNumbersThatOnlyPythonWrites) {
+TEST(HfConfig, MayHaveNonFiniteFieldsWhichOnlyPythonWrites) {
   std::string text = sizes("llama").dump();
   text.back() = ',';
-  text += R"("limits": [0.0, Infinity, -Infinity, NaN], "note": "a \" NaN", "rope_theta": NaN})";
+  text += R"("limits": [0.0, Infinity, -Infinity, NaN], "note": "a \" NaN"})";
   const CheckpointConfig config = checkpoints::detail::parse_hf_config(text, "config.json");
-  EXPECT_EQ(config.model.rope->theta, 10000.0);
-  EXPECT_EQ(files::without_non_finite(R"({"a": "NaN \" Infinity", "b": [-Infinity,NaN]})"),
-            R"({"a": "NaN \" Infinity", "b": [null,null]})");
+  EXPECT_EQ(config.model.vocabulary, 100);
+  text.back() = ',';
+  text += R"("rms_norm_eps": NaN})";
+  EXPECT_TRUE(refuses([&] { checkpoints::detail::parse_hf_config(text, "config.json"); },
+                      {"config.json: rms_norm_eps", "not a finite number"}));
+  EXPECT_EQ(files::quote_non_finite(R"({"a": "NaN \" Infinity", "b": [-Infinity,NaN]})"),
+            R"({"a": "NaN \" Infinity", "b": ["-Infinity","NaN"]})");
 }
 
 TEST(HfConfig, OfMistralHasAWindowInEveryLayer) {

@@ -130,3 +130,26 @@ execute_process(COMMAND ${PROGRAMS}/generate --prompt "JULIET:\nO " --load-prefi
 if(NOT statistics MATCHES "cached tokens          [1-9]")
   message(SEND_ERROR "a saved prefix was computed again:\n${statistics}")
 endif()
+
+# A tokenizer that begins every text, and a prompt that begins so itself: two begin tokens, of which
+# the user is told.
+set(begins ${WORK}/begins)
+file(MAKE_DIRECTORY ${begins})
+foreach(name config.json model.safetensors)
+  file(CREATE_LINK ${MODEL}/${name} ${begins}/${name} SYMBOLIC)
+endforeach()
+file(READ ${MODEL}/tokenizer.json tokenizer)
+string(JSON tokenizer SET "${tokenizer}" post_processor [[{
+  "type": "TemplateProcessing",
+  "single": [{"SpecialToken": {"id": "<|endoftext|>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+  "special_tokens": {"<|endoftext|>": {"id": "<|endoftext|>", "ids": [0], "tokens": ["<|endoftext|>"]}}}]])
+file(WRITE ${begins}/tokenizer.json "${tokenizer}")
+foreach(option "" "--no-special")
+  execute_process(COMMAND ${PROGRAMS}/generate --model ${begins} --prompt "<|endoftext|>ROMEO:"
+      --max-new-tokens 1 ${option}
+    RESULT_VARIABLE code OUTPUT_QUIET ERROR_VARIABLE said)
+  string(FIND "${said}" "note: --prompt begins with \"<|endoftext|>\"" at)
+  if(code OR (option STREQUAL "" AND at EQUAL -1) OR (option AND NOT at EQUAL -1))
+    message(SEND_ERROR "two begin tokens with '${option}': exit code ${code}, said:\n${said}")
+  endif()
+endforeach()

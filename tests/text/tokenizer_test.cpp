@@ -75,6 +75,10 @@ TEST(Shakespeare, HasTheIdsOfItsReference) {
     {"12345\t\t<|endoftext|>end", {50, 51, 52, 53, 54, 10, 10, 0, 468}},
   }, true);
   // clang-format on
+  // clang-format off
+  EXPECT_EQ(tokenizer.encode("12345\t\t<|endoftext|>end", {.find_special = false}),
+            (Ids{50, 51, 52, 53, 54, 10, 10, 61, 125, 468, 112, 103, 117, 102, 121, 117, 125, 63, 468}));
+  // clang-format on
   for (const std::string& text : kTexts) {
     EXPECT_EQ(tokenizer.decode(tokenizer.encode(text)), text);
     EXPECT_EQ(bytes_of(tokenizer, text), text);
@@ -247,6 +251,10 @@ TEST(Tokenizer, AnswersForItsTokens) {
   EXPECT_EQ(tokenizer.bytes_of(264), " world");
   EXPECT_EQ(tokenizer.bytes_of(280), "<t>");
   EXPECT_EQ(tokenizer.bytes_of(279), std::nullopt);
+  EXPECT_EQ(tokenizer.encode("<s><t>"), (Ids{300, 280}));
+  const Ids ordinary = tokenizer.encode("<s><t>", {.find_special = false});
+  EXPECT_EQ(ordinary.size(), 4u);  // three letters, and a token that is not special
+  EXPECT_EQ(ordinary.back(), 280);
   for (const Token hole : {-1, 279, 299, 301}) EXPECT_EQ(tokenizer.spelling(hole), std::nullopt);
   Ids unused;
   for (Token id = 275; id < 304; ++id) {

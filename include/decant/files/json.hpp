@@ -62,22 +62,22 @@ class JsonGuard {
 
 }  // namespace detail
 
-// Python writes NaN, Infinity and -Infinity, which are no JSON: null takes their place, so that a
-// reader finds them absent. What is inside of strings stays.
-inline std::string without_non_finite(std::string text) {
+// Python writes NaN, Infinity and -Infinity, which are no JSON. They become strings, which a reader
+// of a number refuses, and which do no harm elsewhere.
+inline std::string quote_non_finite(std::string_view text) {
+  std::string result;
   bool quoted = false;
-  for (std::size_t at = 0; at < text.size(); ++at) {
-    if (quoted && text[at] == '\\') {
-      at += 1;
-    } else if (text[at] == '"') {
-      quoted = !quoted;
-    } else if (!quoted) {
-      for (const std::string_view word : {"NaN", "-Infinity", "Infinity"}) {
-        if (text.compare(at, word.size(), word) == 0) text.replace(at, word.size(), "null");
-      }
+  for (std::size_t at = 0; at < text.size();) {
+    std::size_t length = quoted && text[at] == '\\' ? 2 : 1;
+    if (text[at] == '"') quoted = !quoted;
+    for (const std::string_view word : {"NaN", "-Infinity", "Infinity"}) {
+      if (!quoted && text.substr(at).starts_with(word)) length = word.size();
     }
+    const std::string_view part = text.substr(at, length);
+    result += length > 2 ? '"' + std::string(part) + '"' : std::string(part);
+    at += length;
   }
-  return text;
+  return result;
 }
 
 // The value that `text` writes down; `file` is how sentences name the source.

@@ -31,6 +31,13 @@ namespace detail {
 struct TokenizerParts;
 }
 
+struct EncodeOptions {
+  bool add_special = true;  // those that the file puts around a text
+  // Special tokens that stand in the text are found there. Of text that users give they should not
+  // be: "<|im_end|>" is then ten characters.
+  bool find_special = true;
+};
+
 // Copies share one set of parts.
 //
 // Units    ids; a hole in the ids is an id without a token
@@ -59,13 +66,15 @@ class Tokenizer {
   // Whether the token means something to the model and nothing to the reader.
   bool is_special(Token id) const;
 
-  // The ids of a text, with the tokens that the file puts around it unless add_special is false.
-  // Special tokens that stand in the text are found there.
+  // The ids of a text. Added tokens that are not special are always found.
   //
   // Errors   std::invalid_argument: text that is not UTF-8, or of 2^30 bytes or more; FormatError:
   //          an expression or a replacement of the file that costs or grows too much
   // Cost     O(n log n), about a second for 2 MB
-  std::vector<Token> encode(std::string_view text, bool add_special = true) const;
+  std::vector<Token> encode(std::string_view text, const EncodeOptions& options = {}) const;
+  std::vector<Token> encode(std::string_view text, bool add_special) const {
+    return encode(text, EncodeOptions{.add_special = add_special});
+  }
 
   // The text of ids, in valid UTF-8; what is not becomes U+FFFD. Special tokens are left out,
   // unless skip_special is false. An id without a token has no text.

@@ -171,7 +171,7 @@ inline void read_special_tokens(const files::JsonObject& object, CheckpointConfi
 //
 // Errors   FormatError naming file and field
 inline CheckpointConfig parse_hf_config(std::string_view text, const std::string& file) {
-  const files::Json json = files::parse_json(files::without_non_finite(std::string(text)), file);
+  const files::Json json = files::parse_json(files::quote_non_finite(text), file);
   const files::JsonObject object(json, file);
   CheckpointConfig config = read_family(object);
   refuse_unsupported(object);
@@ -195,8 +195,8 @@ inline CheckpointConfig read_hf_config(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / "generation_config.json";
   if (std::filesystem::exists(path, ignored)) {
     const files::MappedFile generation(path);
-    const files::Json json = files::parse_json(
-        files::without_non_finite(std::string(generation.text())), files::printable_path(path));
+    const files::Json json =
+        files::parse_json(files::quote_non_finite(generation.text()), files::printable_path(path));
     read_special_tokens(files::JsonObject(json, files::printable_path(path)), config);
   }
   return config;

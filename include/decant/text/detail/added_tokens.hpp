@@ -184,8 +184,11 @@ class AddedTokens {
     const auto found = by_id_.find(id);
     return found == by_id_.end() ? nullptr : found->second;
   }
-  const AddedTokenSearch& in_raw_text() const noexcept { return raw_; }
-  const AddedTokenSearch& in_normalized_text() const noexcept { return normalized_; }
+  // The searches of one text: for all added tokens, or for those that are not special.
+  struct Searches {
+    AddedTokenSearch raw, normalized;
+  };
+  const Searches& in_text(bool special) const noexcept { return special ? all_ : plain_; }
 
  private:
   static AddedToken read_token(const files::JsonObject& entry, const Normalizer& normalizer) {
@@ -225,19 +228,23 @@ class AddedTokens {
   }
 
   void index() {
+    for (const AddedToken& token : tokens_) by_id_.emplace(token.id, &token);
+    all_ = searches([](const AddedToken&) { return true; });
+    plain_ = searches([](const AddedToken& token) { return !token.special; });
+  }
+  template <class F>
+  Searches searches(F&& wanted) const {
     std::vector<const AddedToken*> raw, normalized;
     for (const AddedToken& token : tokens_) {
-      by_id_.emplace(token.id, &token);
-      (token.normalized ? normalized : raw).push_back(&token);
+      if (wanted(token)) (token.normalized ? normalized : raw).push_back(&token);
     }
-    raw_ = AddedTokenSearch(std::move(raw));
-    normalized_ = AddedTokenSearch(std::move(normalized));
+    return {AddedTokenSearch(std::move(raw)), AddedTokenSearch(std::move(normalized))};
   }
 
   std::vector<AddedToken> tokens_;
   Vocabulary names_;
   std::unordered_map<Token, const AddedToken*> by_id_;
-  AddedTokenSearch raw_, normalized_;
+  Searches all_, plain_;
 };
 
 }  // namespace decant::inline DECANT_ABI::text::detail

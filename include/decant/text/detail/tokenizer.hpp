@@ -80,16 +80,16 @@ DECANT_IO_INLINE bool Tokenizer::is_special(Token id) const {
 }
 
 DECANT_IO_INLINE std::vector<Token> Tokenizer::encode(std::string_view text,
-                                                      bool add_special) const {
+                                                      const EncodeOptions& options) const {
   constexpr std::size_t kMaxText = std::size_t{1} << 30;
   expects(text.size() < kMaxText, "text::Tokenizer::encode: a text of ", text.size(),
           " bytes, not below 2^30");
   const std::optional<Index> invalid = files::find_invalid_utf8(text);
   expects(!invalid, "text::Tokenizer::encode: the text is not UTF-8 at byte ", invalid.value_or(0));
   std::vector<Token> tokens;
-  if (add_special) tokens = parts_->special.before;
-  parts_->encode(text, tokens);
-  if (add_special) {
+  if (options.add_special) tokens = parts_->special.before;
+  parts_->encode(text, options.find_special, tokens);
+  if (options.add_special) {
     tokens.insert(tokens.end(), parts_->special.after.begin(), parts_->special.after.end());
   }
   return tokens;

@@ -108,8 +108,9 @@ struct TokenizerParts {
     return found ? found : model.vocabulary().find(text);
   }
 
-  // The tokens of valid UTF-8, without those of the template.
-  void encode(std::string_view text, std::vector<Token>& tokens) const;
+  // The tokens of valid UTF-8, without those of the template; `find_special` says whether special
+  // tokens are found in the text.
+  void encode(std::string_view text, bool find_special, std::vector<Token>& tokens) const;
 
   // The text that has become certain with this token.
   //
@@ -118,8 +119,8 @@ struct TokenizerParts {
 
  private:
   void read_unknown(const files::JsonObject& file);
-  void encode_fragment(std::string_view fragment, bool opens, BpeScratch& scratch,
-                       std::vector<Token>& tokens) const;
+  void encode_fragment(std::string_view fragment, bool opens, const AddedTokenSearch& added_search,
+                       BpeScratch& scratch, std::vector<Token>& tokens) const;
 };
 
 inline TokenizerParts TokenizerParts::read(const files::JsonObject& file) {
@@ -153,21 +154,25 @@ inline void TokenizerParts::read_unknown(const files::JsonObject& file) {
   model.set_unknown(*id);
 }
 
-inline void TokenizerParts::encode(std::string_view text, std::vector<Token>& tokens) const {
+inline void TokenizerParts::encode(std::string_view text, bool find_special,
+                                   std::vector<Token>& tokens) const {
+  const auto& [in_raw, in_normalized] = added.in_text(find_special);
   BpeScratch scratch;
-  for (const auto& raw : added.in_raw_text()(text)) {
+  for (const auto& raw : in_raw(text)) {
     if (raw.token != nullptr) {
       tokens.push_back(raw.token->id);
     } else {
-      encode_fragment(text.substr(raw.begin, raw.end - raw.begin), raw.begin == 0, scratch, tokens);
+      encode_fragment(text.substr(raw.begin, raw.end - raw.begin), raw.begin == 0, in_normalized,
+                      scratch, tokens);
     }
   }
 }
 
 inline void TokenizerParts::encode_fragment(std::string_view fragment, bool opens,
+                                            const AddedTokenSearch& added_search,
                                             BpeScratch& scratch, std::vector<Token>& tokens) const {
   const std::string text = normalizer(fragment);
-  for (const auto& part : added.in_normalized_text()(text)) {
+  for (const auto& part : added_search(text)) {
     if (part.token != nullptr) {
       tokens.push_back(part.token->id);
       continue;
