@@ -266,6 +266,30 @@ TEST(Tokenizer, AnswersForItsTokens) {
   for (const Token plain : {-1, 0, 280, 301}) EXPECT_FALSE(tokenizer.is_special(plain));
 }
 
+TEST(Tokenizer, HasTheTokensThatOnlyItsConfigurationAdds) {
+  const trial::Folder folder;
+  Json file = file_of(byte_model());
+  file["added_tokens"] = Json::array({added_token("<s>", 300)});
+  folder.write("tokenizer.json", file.dump());
+  const auto with = [&](const Json& decoder) {
+    folder.write("tokenizer_config.json",
+                 Json{{"model_max_length", 1e30}, {"added_tokens_decoder", decoder}}.dump());
+    return text::load_tokenizer(folder.path());
+  };
+  const Json call = {{"content", "<call>"}, {"special", true}, {"normalized", false}};
+  const Tokenizer tokenizer = with({{"300", {{"content", "<other>"}}}, {"301", call}});
+  EXPECT_EQ(tokenizer.encode("A<call>B"), (Ids{65, 301, 66}));
+  EXPECT_TRUE(tokenizer.is_special(301));
+  EXPECT_EQ(tokenizer.spelling(300), "<s>");  // the file's own
+  EXPECT_EQ(with(Json::object()).vocabulary(), 301);
+  EXPECT_TRUE(trial::refuses([&] { with({{"x", call}}); }, {"tokenizer_config.json", "x is not"}));
+  EXPECT_TRUE(trial::refuses([&] { with({{"301", 7}}); }, {"301 is not an object"}));
+  EXPECT_TRUE(trial::refuses([&] { with({{"-1", call}}); }, {"is -1"}));
+  file["added_tokens"] = "none";
+  folder.write("tokenizer.json", file.dump());
+  EXPECT_TRUE(trial::refuses([&] { with({{"301", call}}); }, {"added_tokens"}));
+}
+
 TEST(Tokenizer, SaysAtWhichByteATextIsNotUtf8) {
   const Tokenizer tokenizer = tokenizer_of(file_of(byte_model()));
   for (const char* text : {"abc\xFF", "abc\xC3", "abc\xED\xA0\x80 def"}) {

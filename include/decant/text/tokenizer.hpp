@@ -46,8 +46,10 @@ class Tokenizer {
  public:
   // Errors   FormatError naming file and field
   static Tokenizer open(const std::filesystem::path& tokenizer_json);
-  // The same from the text of such a file; `name` stands for its path in sentences.
-  static Tokenizer parse(std::string_view json, std::string_view name);
+  // The same from the text of such a file; `name` stands for its path in sentences. `config` is the
+  // text of the tokenizer_config.json beside it, which may add tokens.
+  static Tokenizer parse(std::string_view json, std::string_view name,
+                         std::string_view config = {});
 
   // One more than the highest id.
   Index vocabulary() const noexcept;
@@ -97,7 +99,8 @@ class Tokenizer {
 // Errors   FormatError naming file and key
 Tokenizer load_tokenizer(const files::Gguf& file);
 
-// The tokenizer of a folder with a tokenizer.json, or of a GGUF file.
+// The tokenizer of a folder with a tokenizer.json, and tokenizer_config.json if there is one; or of
+// a GGUF file.
 //
 // Errors   FormatError naming file, and field or key
 Tokenizer load_tokenizer(const std::filesystem::path& path);

@@ -13,6 +13,8 @@
 #include <decant/text/detail/tokenizer_parts.hpp>
 #include <decant/text/tokenizer.hpp>
 
+#include <algorithm>
+#include <charconv>
 #include <cstddef>
 #include <filesystem>
 #include <memory>
@@ -20,6 +22,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -33,8 +36,42 @@ DECANT_IO_INLINE Tokenizer Tokenizer::open(const std::filesystem::path& tokenize
   return parse(file.text(), files::printable_path(tokenizer_json));
 }
 
-DECANT_IO_INLINE Tokenizer Tokenizer::parse(std::string_view json, std::string_view name) {
-  const files::Json value = files::parse_json(json, name);
+namespace detail {
+
+// Adds to the JSON of a tokenizer.json the tokens that only tokenizer_config.json adds.
+//
+// Errors   FormatError naming a field of the wrong type
+inline void add_tokens_of(std::string_view config, const std::string& name,
+                          files::Json& tokenizer) {
+  const files::Json json = files::parse_json(files::quote_non_finite(config), name);
+  const files::JsonObject object(json, name);
+  const auto decoder = object.object("added_tokens_decoder");
+  if (!decoder || !tokenizer.is_object()) return;
+  files::Json& added = tokenizer["added_tokens"];
+  if (added.is_null()) added = files::Json::array();
+  if (!added.is_array()) return;  // which the reader of the file refuses
+  for (const auto& [key, entry] : decoder->json().items()) {
+    Index id = -1;
+    const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
+    expects<FormatError>(error == std::errc{} && end == key.data() + key.size(),
+                         decoder->place(key), " is not the id of a token");
+    const auto has_id = [&](const files::Json& token) {
+      return token.is_object() && token.value("id", files::Json()) == id;
+    };
+    if (std::ranges::any_of(added, has_id)) continue;
+    expects<FormatError>(entry.is_object(), decoder->place(key), " is not an object");
+    files::Json token = entry;
+    token["id"] = id;
+    added.push_back(std::move(token));
+  }
+}
+
+}  // namespace detail
+
+DECANT_IO_INLINE Tokenizer Tokenizer::parse(std::string_view json, std::string_view name,
+                                            std::string_view config) {
+  files::Json value = files::parse_json(json, name);
+  if (!config.empty()) detail::add_tokens_of(config, "tokenizer_config.json", value);
   return Tokenizer(detail::TokenizerParts::read(files::JsonObject(value, std::string(name))));
 }
 
@@ -108,8 +145,15 @@ DECANT_IO_INLINE Tokenizer load_tokenizer(const files::Gguf& file) {
 }
 
 DECANT_IO_INLINE Tokenizer load_tokenizer(const std::filesystem::path& path) {
-  return files::is_gguf(path) ? load_tokenizer(files::Gguf::open(path))
-                              : Tokenizer::open(path / "tokenizer.json");
+  if (files::is_gguf(path)) return load_tokenizer(files::Gguf::open(path));
+  const files::MappedFile file(path / "tokenizer.json");
+  const std::string name = files::printable_path(file.path());
+  std::error_code ignored;
+  if (!std::filesystem::exists(path / "tokenizer_config.json", ignored)) {
+    return Tokenizer::parse(file.text(), name);
+  }
+  const files::MappedFile config(path / "tokenizer_config.json");
+  return Tokenizer::parse(file.text(), name, config.text());
 }
 
 }  // namespace decant::inline DECANT_ABI::text
