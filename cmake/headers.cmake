@@ -77,7 +77,9 @@ set(DECANT_HEADERS
   include/decant/model/context_shift.hpp
   include/decant/model/cost.hpp
   include/decant/model/decoder.hpp
+  include/decant/model/embedding.hpp
   include/decant/model/profile.hpp
+  include/decant/model/score_head.hpp
   include/decant/model/store_check.hpp
   include/decant/model/weights.hpp
   include/decant/model/workspace.hpp

@@ -210,7 +210,7 @@ TEST(Checkpoint, RefusesATensorThatIsAbsent) {
 }
 
 TEST(Checkpoint, RefusesATensorThatNobodyAskedFor) {
-  for (const char* name : {"model.layers.2.mlp.up_proj.weight", "score.weight", "x"}) {
+  for (const char* name : {"model.layers.2.mlp.up_proj.weight", "classifier.weight", "x"}) {
     WrittenCheckpoint file = WrittenCheckpoint::llama();
     file.tensors.add(name, {1});
     EXPECT_TRUE(refuses([&] { file.load(); }, {"model.safetensors: unexpected tensor ", name}));

@@ -7,6 +7,7 @@
 #include <decant/core/types.hpp>
 #include <decant/kernels/product.hpp>
 #include <decant/model/config.hpp>
+#include <decant/model/score_head.hpp>
 #include <decant/model/weights.hpp>
 
 #include <optional>
@@ -22,6 +23,7 @@ struct Checkpoint {
   std::vector<Token> end_tokens;      // any of them ends a text; may be none
   std::optional<Token> begin_token;   // what the model expects a text to begin with
   std::vector<std::string> warnings;  // sentences for the user: odd, but not wrong
+  model::ScoreHead score = {};        // of a classification or reward model; else without labels
 };
 
 // `weights` is the format of every matrix of a product, embedding and output included; without

@@ -24,6 +24,7 @@ struct Limits {
   Index rows = 512;
   Index logit_rows = 1;
   Index sequences = 1;
+  Index hidden_rows = 0;  // of hidden states
 };
 
 template <kv::Store S>
@@ -38,9 +39,11 @@ std::span<attention::Sequence<S>> sequences(Batch<S>& batch) noexcept {
 
 // Which rows of an entry get logits.
 enum class Logits { none, last, all };
+// Which rows get hidden states: what the last layer gives, normalised.
+enum class Hidden { none, last, all };
 
-// The order of add() is the order of rows and of logits. Stores and adapters are borrowed until the
-// step is done.
+// The order of add() is the order of rows, of logits and of hidden states. Stores and adapters are
+// borrowed until the step is done.
 //
 // Errors   std::invalid_argument, std::bad_alloc; the batch is then as it was
 // Cost     add copies the tokens and looks at every entry; clear does not release memory
@@ -54,6 +57,7 @@ class Batch {
     Index rows;
     Logits wanted;
     const Adapter* adapter;  // null for none
+    Hidden hidden;
 
     // Where a row of the batch, one of this entry's, stands in its sequence.
     Position position(Index row) const { return store->end() + row - first_row; }
@@ -64,14 +68,14 @@ class Batch {
   // Shape    tokens is [rows], at least one, and not the batch's own
   // Errors   std::invalid_argument for no tokens, or a store that is in the batch already
   void add(S& store, std::span<const Token> tokens, Logits wanted = Logits::last,
-           const Adapter* adapter = nullptr) {
+           const Adapter* adapter = nullptr, Hidden hidden = Hidden::none) {
     expects(!tokens.empty(), "model::Batch::add: no tokens");
     for (const Entry& entry : entries_) {
       expects(entry.store != &store,
               "model::Batch::add: the store is in the batch already, as entry ",
               &entry - entries_.data());
     }
-    const Entry entry = {&store, rows(), std::ssize(tokens), wanted, adapter};
+    const Entry entry = {&store, rows(), std::ssize(tokens), wanted, adapter, hidden};
     tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
     try {
       sequences_.push_back({.store = &store, .rows = entry.rows});
@@ -82,6 +86,7 @@ class Batch {
       throw;
     }
     if (wanted != Logits::none) logit_rows_ += wanted == Logits::all ? std::ssize(tokens) : 1;
+    if (hidden != Hidden::none) hidden_rows_ += hidden == Hidden::all ? std::ssize(tokens) : 1;
   }
 
   void clear() noexcept {
@@ -89,10 +94,12 @@ class Batch {
     sequences_.clear();
     tokens_.clear();
     logit_rows_ = 0;
+    hidden_rows_ = 0;
   }
 
   Index rows() const noexcept { return std::ssize(tokens_); }
   Index logit_rows() const noexcept { return logit_rows_; }
+  Index hidden_rows() const noexcept { return hidden_rows_; }
   std::span<const Entry> entries() const noexcept { return entries_; }
   std::span<const Token> tokens() const noexcept { return tokens_; }
 
@@ -111,6 +118,7 @@ class Batch {
   std::vector<attention::Sequence<S>> sequences_;
   std::vector<Token> tokens_;
   Index logit_rows_ = 0;
+  Index hidden_rows_ = 0;
 };
 
 }  // namespace decant::inline DECANT_ABI::model

@@ -37,12 +37,12 @@ class Decoder {
   }
 
   // Appends the batch's tokens to its stores; workspace.logits(i) then holds the logits of the rows
-  // that asked for them. All or nothing: after an exception every store holds what it held, except
-  // that a ring may have dropped what lies beyond its window, and a paged store may have copied a
-  // page. If an entry has more rows than its store takes at once (a ring's chunk), entries run one
-  // by one and in parts, which changes no bit but allocates; an exception may then leave stores
-  // with all or the first of their rows. Rotary positions beyond max_positions are computed, though
-  // the model was not made for them.
+  // that asked for them, and workspace.hidden(i) hidden states. All or nothing: after an exception
+  // every store holds what it held, except that a ring may have dropped what lies beyond its
+  // window, and a paged store may have copied a page. If an entry has more rows than its store
+  // takes at once (a ring's chunk), entries run one by one and in parts, which changes no bit but
+  // allocates; an exception may then leave stores with all or the first of their rows. Rotary
+  // positions beyond max_positions are computed, though the model was not made for them.
   //
   // Errors   std::invalid_argument (a token outside the vocabulary, more rows than the workspace
   //          has, a store or workspace made for another model, a position beyond learned ones),

@@ -50,6 +50,12 @@ class Workspace {
   // Shape    [vocabulary]
   // Errors   std::invalid_argument when fewer rows did
   std::span<float> logits(Index at);
+  // Hidden states of the i-th row that asked for them, likewise: what transformers calls
+  // last_hidden_state, of which an output matrix makes logits.
+  //
+  // Shape    [hidden_size]
+  // Errors   std::invalid_argument when fewer rows did
+  std::span<const float> hidden(Index at) const;
 
  private:
   friend detail::StepBuffers& detail::buffers(Workspace& workspace) noexcept;

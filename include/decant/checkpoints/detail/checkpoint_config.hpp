@@ -27,7 +27,8 @@ enum class Naming { llama, gpt2 };
 struct CheckpointConfig {
   model::Config model;
   Naming naming = Naming::llama;
-  bool tied = false;  // the output matrix is the embedding
+  bool tied = false;       // the output matrix is the embedding
+  bool has_output = true;  // it may lack one if it embeds or classifies texts
   bool qkv_bias = false;
   bool attention_output_bias = false;
   bool feed_forward_bias = false;

@@ -132,6 +132,14 @@ inline CheckpointConfig read_gpt2(const files::JsonObject& config) {
   return result;
 }
 
+// Whether the class that the file names is one that generates text; without a class it is.
+inline bool has_output(const files::JsonObject& config) {
+  const files::Json* classes = config.find("architectures");
+  if (classes == nullptr || !classes->is_array() || classes->empty()) return true;
+  const std::string name = classes->front().is_string() ? classes->front().get<std::string>() : "";
+  return !name.ends_with("Model") && !name.ends_with("ForSequenceClassification");
+}
+
 inline CheckpointConfig read_family(const files::JsonObject& config) {
   const std::string type = config.text("model_type");
   if (type == "gpt2") return read_gpt2(config);
@@ -174,6 +182,7 @@ inline CheckpointConfig parse_hf_config(std::string_view text, const std::string
   const files::Json json = files::parse_json(files::quote_non_finite(text), file);
   const files::JsonObject object(json, file);
   CheckpointConfig config = read_family(object);
+  config.has_output = has_output(object);
   refuse_unsupported(object);
   read_special_tokens(object, config);
   try {

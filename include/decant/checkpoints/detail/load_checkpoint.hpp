@@ -35,10 +35,13 @@ inline Checkpoint load_folder(const std::filesystem::path& folder, const LoadOpt
   CheckpointConfig config = read_hf_config(folder);
   const files::TensorFiles files = files::TensorFiles::open(folder);
   WeightReader reader(files.table(), options);
+  model::ScoreHead score = read_score_head(reader, config.model);
   model::Weights weights = config.naming == Naming::gpt2
                                ? read_gpt2_weights(reader, config, config.warnings)
                                : read_llama_weights(reader, config, kHfLlamaNames, config.warnings);
-  return checkpoint_of(std::move(config), std::move(weights));
+  Checkpoint checkpoint = checkpoint_of(std::move(config), std::move(weights));
+  checkpoint.score = std::move(score);
+  return checkpoint;
 }
 
 }  // namespace detail

@@ -76,6 +76,11 @@ class WeightReader {
     return kernels::Matrix({views.begin(), views.size()}, options_.weights.value_or(own),
                            options_.activations);
   }
+  // The first extent of a tensor that may have any, 0 if it is absent.
+  Index rows(std::string_view name) const {
+    const files::TensorTable::Entry* entry = tensors_->find(name);
+    return entry == nullptr || entry->tensor->shape.empty() ? 0 : entry->tensor->shape.front();
+  }
   // Whether two tensors are the same bytes in the same format.
   bool same(std::string_view one, std::string_view other) const {
     const files::Tensor& a = *tensors_->find(one)->tensor;
@@ -124,9 +129,15 @@ inline void read_vocabulary(WeightReader& reader, const std::string& embedding,
                             model::Weights& weights, std::vector<std::string>& warnings) {
   const Index rows = config.model.vocabulary;
   const Index columns = config.model.hidden_size;
+  // Models that embed or classify texts have no output matrix; logits then are the embedding's.
+  const bool headless = !config.has_output && !reader.has(head);
+  if (headless && !config.tied) {
+    warnings.push_back(sentence(head, " is absent: the model gives hidden states, and its logits ",
+                                "mean nothing"));
+  }
   const bool alone = config.tied && reader.has(head) && !reader.has(embedding);
   weights.embedding = reader.packed({reader.matrix(alone ? head : embedding, rows, columns)});
-  if (!config.tied) {
+  if (!config.tied && !headless) {
     weights.output.matrix = reader.packed({reader.matrix(head, rows, columns)});
   } else if (!alone && reader.has(head)) {
     static_cast<void>(reader.matrix(head, rows, columns));
@@ -135,6 +146,14 @@ inline void read_vocabulary(WeightReader& reader, const std::string& embedding,
                                   ", to which the configuration ties it, and is not used"));
     }
   }
+}
+
+// The head of a classification or reward model, if there is one.
+inline model::ScoreHead read_score_head(WeightReader& reader, const model::Config& config) {
+  constexpr std::string_view kName = "score.weight";
+  const Index labels = reader.rows(kName);
+  if (labels == 0) return {};
+  return {.labels = labels, .weight = reader.values(kName, {labels, config.hidden_size})};
 }
 
 }  // namespace decant::inline DECANT_ABI::checkpoints::detail

@@ -39,6 +39,8 @@ void check_step(const Decoder& decoder, const Batch<S>& batch, const Workspace& 
           " rows, the workspace has ", limits.rows);
   expects(batch.logit_rows() <= limits.logit_rows, "model::Decoder::step: ", batch.logit_rows(),
           " rows of logits, the workspace has ", limits.logit_rows);
+  expects(batch.hidden_rows() <= limits.hidden_rows, "model::Decoder::step: ", batch.hidden_rows(),
+          " rows of hidden states, the workspace has ", limits.hidden_rows);
   expects(std::ssize(batch.entries()) <= limits.sequences,
           "model::Decoder::step: ", batch.entries().size(), " sequences, the workspace has ",
           limits.sequences);
@@ -107,27 +109,44 @@ void embed(const Decoder& decoder, const Batch<S>& batch, Workspace& workspace) 
            [&] { for_rows(batch.rows(), workspace.executor(), begin_row); });
 }
 
-// Logits of the rows that asked for them, from row `first` on: their streams, normalised and
-// multiplied.
+// Writes the hidden states of rows of a batch: of all, of the last or of none of an entry, as
+// wanted(entry) says. Returns of how many.
+template <kv::Store S, class F>
+Index write_hidden(const Decoder& decoder, const Batch<S>& batch, StepBuffers& step, float* out,
+                   F&& wanted) {
+  const Index size = decoder.config().hidden_size;
+  Index count = 0;
+  for (const auto& entry : batch.entries()) {
+    const Hidden rows = wanted(entry);
+    if (rows == Hidden::none) continue;
+    const Index end = entry.first_row + entry.rows;
+    for (Index row = rows == Hidden::all ? entry.first_row : end - 1; row < end; ++row) {
+      normalise(decoder.config(), decoder.weights().output_norm,
+                elements(step.stream.data() + row * size, size),
+                elements(out + count * size, size));
+      count += 1;
+    }
+  }
+  return count;
+}
+
+// Hidden states of the rows that asked for them, from row `first` on.
+template <kv::Store S>
+void give_hidden(const Decoder& decoder, const Batch<S>& batch, Workspace& workspace, Index first) {
+  StepBuffers& step = buffers(workspace);
+  float* out = step.hidden.data() + first * decoder.config().hidden_size;
+  write_hidden(decoder, batch, step, out, [](const auto& entry) { return entry.hidden; });
+}
+
+// Logits of the rows that asked for them, from row `first` on: their hidden states, multiplied.
 template <kv::Store S>
 void project(const Decoder& decoder, const Batch<S>& batch, Workspace& workspace, Index first) {
   StepBuffers& step = buffers(workspace);
-  Index wanted = 0;
-  const auto take = [&](Index row) {
-    normalise(decoder.config(), decoder.weights().output_norm,
-              elements(step.stream.data() + row * decoder.config().hidden_size,
-                       decoder.config().hidden_size),
-              elements(step.normed.data() + wanted * decoder.config().hidden_size,
-                       decoder.config().hidden_size));
-    wanted += 1;
-  };
-  for (const auto& entry : batch.entries()) {
-    const Index end = entry.first_row + entry.rows;
-    if (entry.wanted == Logits::none) continue;
-    for (Index row = entry.wanted == Logits::all ? entry.first_row : end - 1; row < end; ++row) {
-      take(row);
-    }
-  }
+  const Index wanted =
+      write_hidden(decoder, batch, step, step.normed.data(), [](const auto& entry) {
+        if (entry.wanted == Logits::none) return Hidden::none;
+        return entry.wanted == Logits::all ? Hidden::all : Hidden::last;
+      });
   if (wanted == 0) return;
   const bool tied = decoder.weights().output.matrix.empty();
   const kernels::Matrix& output =
@@ -142,9 +161,11 @@ void project(const Decoder& decoder, const Batch<S>& batch, Workspace& workspace
            workspace);
 }
 
-// Runs the rows of a batch together; their logits begin with row `first_logits`.
+// Runs the rows of a batch together; their logits begin with row `first_logits`, and their hidden
+// states with row `first_hidden`.
 template <kv::Store S>
-void run(const Decoder& decoder, Batch<S>& batch, Workspace& workspace, Index first_logits) {
+void run(const Decoder& decoder, Batch<S>& batch, Workspace& workspace, Index first_logits,
+         Index first_hidden) {
   reserve(batch);
   list_adapted_rows(batch, buffers(workspace).adapters);
   try {
@@ -153,6 +174,7 @@ void run(const Decoder& decoder, Batch<S>& batch, Workspace& workspace, Index fi
       run_layer(decoder.config(), decoder.weights().layers[static_cast<std::size_t>(layer)], layer,
                 batch, workspace);
     }
+    give_hidden(decoder, batch, workspace, first_hidden);
     project(decoder, batch, workspace, first_logits);
   } catch (...) {  // a user's executor may throw
     release(batch.entries());
@@ -170,18 +192,20 @@ void run_in_parts(const Decoder& decoder, const Batch<S>& batch, Workspace& work
                        " rows for a store with room for ", room);
   }
   Batch<S> part;
-  Index logits = 0;
+  Index logits = 0, hidden = 0;
   for (const auto& entry : batch.entries()) {
     for (Index row = 0; row < entry.rows;) {
       const Index rows = std::min(entry.store->chunk(), entry.rows - row);
-      const bool whole = entry.wanted != Logits::last || row + rows == entry.rows;
+      const bool last = row + rows == entry.rows;
       part.clear();
       part.add(*entry.store,
                batch.tokens().subspan(static_cast<std::size_t>(entry.first_row + row),
                                       static_cast<std::size_t>(rows)),
-               whole ? entry.wanted : Logits::none, entry.adapter);
-      run(decoder, part, workspace, logits);
+               entry.wanted == Logits::last && !last ? Logits::none : entry.wanted, entry.adapter,
+               entry.hidden == Hidden::last && !last ? Hidden::none : entry.hidden);
+      run(decoder, part, workspace, logits, hidden);
       logits += part.logit_rows();
+      hidden += part.hidden_rows();
       row += rows;
     }
   }
@@ -192,12 +216,14 @@ void run_in_parts(const Decoder& decoder, const Batch<S>& batch, Workspace& work
 template <kv::Store S>
 void Decoder::step(Batch<S>& batch, Workspace& workspace) const {
   detail::check_step(*this, batch, workspace);
-  detail::buffers(workspace).logit_rows = 0;
+  detail::StepBuffers& buffers = detail::buffers(workspace);
+  buffers.logit_rows = buffers.hidden_rows = 0;
   const bool together = std::ranges::all_of(
       batch.entries(), [](const auto& entry) { return entry.rows <= entry.store->chunk(); });
-  together ? detail::run(*this, batch, workspace, 0)
+  together ? detail::run(*this, batch, workspace, 0, 0)
            : detail::run_in_parts(*this, batch, workspace);
-  detail::buffers(workspace).logit_rows = batch.logit_rows();
+  buffers.logit_rows = batch.logit_rows();
+  buffers.hidden_rows = batch.hidden_rows();
 }
 
 }  // namespace decant::inline DECANT_ABI::model

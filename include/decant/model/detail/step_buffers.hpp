@@ -82,6 +82,7 @@ struct StepBuffers {
         sines(checked_product(limits.rows, rotary_pairs(config))),
         sinks(config, config.sink_tokens > 0 ? limits.rows : 0),
         logits(checked_product(limits.logit_rows, config.vocabulary)),
+        hidden(checked_product(limits.hidden_rows, config.hidden_size)),
         tiles(limits.rows, widest_input(config)),
         adapters(config, limits, threads),
         scratch(config.geometry(), config.heads, threads, limits.sequences, config.max_positions) {
@@ -96,8 +97,10 @@ struct StepBuffers {
   Buffer<float> cosines;   // [rows][rotary pairs]
   Buffer<float> sines;     // [rows][rotary pairs]
   SinkTokenBuffers sinks;
-  Buffer<float> logits;  // [logit rows][vocabulary]
-  Index logit_rows = 0;  // that the last step filled
+  Buffer<float> logits;   // [logit rows][vocabulary]
+  Index logit_rows = 0;   // that the last step filled
+  Buffer<float> hidden;   // [rows of hidden states][hidden_size]
+  Index hidden_rows = 0;  // likewise
   kernels::RowTiles tiles;
   AdapterBuffers adapters;
   attention::Scratch scratch;

@@ -19,9 +19,11 @@ namespace detail {
 
 inline const Limits& checked(const Config& config, const Limits& limits) {
   check(config);
-  expects(limits.rows >= 1 && limits.logit_rows >= 1 && limits.sequences >= 1,
+  expects(limits.rows >= 1 && limits.logit_rows >= 1 && limits.sequences >= 1 &&
+              limits.hidden_rows >= 0,
           "model::Workspace: limits of ", limits.rows, " rows, ", limits.logit_rows,
-          " logit rows, ", limits.sequences, " sequences");
+          " logit rows, ", limits.sequences, " sequences, ", limits.hidden_rows,
+          " rows of hidden states");
   return limits;
 }
 
@@ -35,6 +37,13 @@ DECANT_INLINE Workspace::Workspace(const Config& config, const Limits& limits, E
 DECANT_INLINE Workspace::Workspace(Workspace&& other) noexcept = default;
 DECANT_INLINE Workspace& Workspace::operator=(Workspace&& other) noexcept = default;
 DECANT_INLINE Workspace::~Workspace() = default;
+
+DECANT_INLINE std::span<const float> Workspace::hidden(Index at) const {
+  expects(at >= 0 && at < buffers_->hidden_rows, "model::Workspace: row ", at, " of ",
+          buffers_->hidden_rows, " with hidden states");
+  return {buffers_->hidden.data() + at * config_.hidden_size,
+          static_cast<std::size_t>(config_.hidden_size)};
+}
 
 DECANT_INLINE std::span<float> Workspace::logits(Index at) {
   expects(at >= 0 && at < buffers_->logit_rows, "model::Workspace: logit row ", at, " of ",
