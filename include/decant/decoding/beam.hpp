@@ -49,18 +49,18 @@ struct BeamOptions {
   double length_penalty = 1.0;  // above 0 favours long answers, below 0 short ones
   EarlyStopping early_stopping = EarlyStopping::no;
   std::vector<Token> end_tokens = {};
-  // Of GenerateOptions. A beam with a stop string in its text has ended; since that is known only
-  // of tokens that were taken, fewer beams may go on.
+  // As in GenerateOptions; a beam whose text has a stop string has ended. Unlike an end token, that
+  // is known only once the beams are chosen, so fewer than `beams` may go on.
   std::vector<std::string> stop_strings = {};
   std::function<std::string(std::optional<Token>)> text = {};
-  // Of GenerateOptions. Log-probabilities are those of the logits that they leave.
+  // As in GenerateOptions, but scores count the log-probabilities of the logits that they leave.
   std::vector<std::function<void(const History&, std::span<float> logits)>> logits_processors = {};
   std::vector<Token> banned_tokens = {};               // never in an answer (GenerateOptions)
   std::shared_ptr<const model::Adapter> adapter = {};  // of all beams (GenerateOptions)
 };
 
 struct BeamAnswer {
-  std::vector<Token> tokens;  // without what ended it, as in Generation
+  std::vector<Token> tokens;  // as Generation::tokens
   double score = 0.0;
   bool ended = false;     // by an end token or a stop string
   std::string text = {};  // if BeamOptions::text is set
@@ -87,7 +87,8 @@ inline void check(const BeamOptions& options) {
 //          vocabulary, options, a store or a workspace made for another model, or one with fewer
 //          rows, rows of logits or sequences than beams), CacheFull if the prompt is longer than
 //          the store. Later: BadLogits, NoCandidate, CacheFull if the pool lacks the pages of the
-//          prompt; the store then holds a beginning of the prompt
+//          prompt, and whatever functions of the options throw; the store then holds a beginning
+//          of the prompt
 // Cost     a step of `beams` rows and O(beams * vocabulary) exponentials for each token; copies one
 //          page of a beam that was forked
 // Threads  store, pool and workspace belong to the search until it returns

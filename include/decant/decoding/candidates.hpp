@@ -147,7 +147,7 @@ class Candidates {
                   [&](const Candidate& candidate) { return logit(candidate.token) < least; });
   }
 
-  // Drops all but the least probable of those that have at least so much probability.
+  // Of those whose probability is at least the threshold, drops all but the least probable.
   void drop_top_choices(double threshold) {
     weigh();
     const double least = threshold * total();
@@ -161,7 +161,7 @@ class Candidates {
     std::erase_if(candidates_, [&](const Candidate& of) { return is_top(of) && of.token != kept; });
   }
 
-  // Keeps those whose surprise, -log2 of their probability, is at most so many bits, and the best.
+  // Keeps those whose surprise, -log2 of their probability, is at most `bits`, and always the best.
   void keep_surprise_below(double bits) {
     weigh();
     const double least = std::exp2(-bits) * total();

@@ -1,6 +1,7 @@
 // decant/decoding/generation.hpp - the options of a run, and its result.
 //
-// Tested by   tests/decoding/{generate,generate_end,generate_limits,control}_test.cpp
+// Tested by   tests/decoding/{generate,generate_end,generate_limits,control}_test.cpp,
+//             tests/decoding/{stop_strings,logits_processors}_test.cpp
 #pragma once
 
 #include <decant/core/types.hpp>
@@ -34,12 +35,13 @@ enum class Verification {
 // A token of the answer, as a sink gets it.
 struct NewToken {
   Token token = 0;
-  // What became certain of the text with this token, if GenerateOptions::text is set. What becomes
-  // certain only at the end is in Generation::text alone.
+  // The text that became certain with this token, if GenerateOptions::text is set. A character that
+  // several tokens spell comes with the last of them. What GenerateOptions::text returns at the end
+  // is in Generation::text; no sink gets it unless the last token was held back till then.
   std::string text = {};
   std::optional<LogProbabilities> log_probabilities = {};  // if they are asked for
 
-  operator Token() const noexcept { return token; }  // for those who want no more of it
+  operator Token() const noexcept { return token; }  // for sinks that need the token alone
 };
 
 struct GenerateOptions {
@@ -59,11 +61,13 @@ struct GenerateOptions {
   std::optional<Index> log_probabilities = {};  // of each new token and so many most probable ones
   double max_seconds = std::numeric_limits<double>::infinity();  // checked between steps
   std::stop_token cancel = {};                                   // likewise, from any thread
-  // The text of the new tokens: gets each of them, then std::nullopt, and returns what has become
-  // certain, as a text::TextStream of the prompt does. Each answer goes on with a copy of its own.
+  // Turns new tokens into text: called with each of them, then with std::nullopt at the end, it
+  // returns the text that has become certain. A text::TextStream of the prompt does that. Each
+  // answer has a copy of the function, which must carry its own state.
   std::function<std::string(std::optional<Token>)> text = {};
-  // Change a row of logits before anything else does, so that bans, penalties and filters hold
-  // whatever they leave. They are called for drafts too, which so change no token.
+  // Called in this order on each row of logits before a token is sampled from it; bans, masks,
+  // penalties and filters come after them and so hold whatever they do. With drafts they get the
+  // same histories and logits as without, so drafts change no token.
   std::vector<std::function<void(const History&, std::span<float> logits)>> logits_processors = {};
   // Never sampled: ids that the tokenizer has no token for (text::Tokenizer::unused_ids()), and
   // whatever else must not occur.
@@ -97,14 +101,18 @@ constexpr std::string_view name(Reason reason) noexcept {
 }
 
 struct Generation {
-  // The new ones, without the token that ended the run or those of the stop string; one that has
-  // text before the stop string too is among them.
+  // The new tokens, without the end or stop token. If a stop string ended the run, these are the
+  // tokens whose text begins before the answer's text ends, so a token that has text before the
+  // stop string and some of the stop string is among them.
   std::vector<Token> tokens = {};
-  std::string text = {};  // of the answer, without the stop string, if GenerateOptions::text is set
+  // If GenerateOptions::text is set; without the stop string, unless include_stop_string is set.
+  std::string text = {};
   Reason reason = Reason::length;
   std::optional<Token> ended_by = {};  // the end or stop token, if one was sampled
   std::string stop_string = {};        // the one that ended the run
-  std::vector<LogProbabilities> log_probabilities = {};  // before penalties, masks and filters
+  // One for each token, if asked for: of the model's logits, before logits processors, bans, masks,
+  // penalties and filters.
+  std::vector<LogProbabilities> log_probabilities = {};
   Statistics statistics = {};
 };
 

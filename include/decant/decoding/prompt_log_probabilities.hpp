@@ -1,7 +1,7 @@
-// decant/decoding/prompt_log_probabilities.hpp - how probable a model finds a text that is given:
+// decant/decoding/prompt_log_probabilities.hpp - log-probabilities of the tokens of a given text:
 // for perplexity, for ranking answers, and for the echo of a prompt.
 //
-// A token that is generated has the same log-probabilities, bit for bit, when its text is given.
+// They are, bit for bit, those that the same tokens had when they were generated.
 //
 // Tested by   tests/decoding/prompt_log_probabilities_test.cpp
 #pragma once
@@ -24,16 +24,17 @@
 
 namespace decant::inline DECANT_ABI::decoding {
 
-// Of every token but the first, which nothing comes before, with so many most probable ones. The
-// store is emptied first, and then holds the text.
+// The log-probabilities of all tokens but the first, which nothing predicts, and of the `top` most
+// probable tokens in the place of each. The store is emptied first, and holds the text afterwards.
 //
-// Shape    [tokens - 1]
+// Shape    the result is [tokens - 1]: element i is of tokens[i + 1]
 // Errors   before anything changed: std::invalid_argument (no tokens, ids outside the vocabulary,
 //          a negative count, a store, workspace or adapter made for another model, a text longer
 //          than learned positions), CacheFull if the text is longer than the store. Later:
 //          BadLogits, CacheFull if a pool lacks pages; the store then holds a beginning of the text
-// Cost     a step for as many tokens as the workspace has rows of logits, of which a default
-//          workspace has one; O(vocabulary) for each token
+// Cost     a step for every min(limits.rows, limits.logit_rows, store.chunk()) tokens: since a
+//          default workspace has one row of logits, it takes a step for each token; O(vocabulary)
+//          for each token
 // Threads  the store and the workspace belong to the call until it returns
 template <kv::Store S>
 std::vector<LogProbabilities> prompt_log_probabilities(

@@ -1,6 +1,6 @@
 // decant/decoding/sampler.hpp - which token comes next: from one row of logits to one id.
 //
-// Biases and penalties come first (decoding/penalties.hpp), then filters in the order that the
+// Biases and penalties come first (decoding/penalties.hpp), then the filters in the order that the
 // options give, then the draw, which walks the candidates by ascending id. Random numbers are
 // functions of (seed, sequence, position), so a token depends on its own row and position only,
 // never on the other sequences of a batch; under Mirostat, on the draws before it too.
@@ -42,14 +42,14 @@ struct SamplerOptions {
   double min_p = 0.0;        // keeps tokens at least min_p times as probable as the best; 0: off
   double typical = 1.0;      // keeps the most typical until their mass reaches it; 1: off
   double top_n_sigma = 0.0;  // keeps logits within n standard deviations of the best; 0: off
-  // XTC drops all but the least probable of the tokens that have at least the threshold's
-  // probability, in this share of draws; 0: off.
+  // XTC (exclude top choices): with this probability, a draw drops the tokens of probability
+  // xtc_threshold or more, except the least probable of them; 0: off.
   double xtc = 0.0;
   double xtc_threshold = 0.1;
-  // Mirostat 2 keeps tokens of less surprise (in bits) than a bound that follows what was drawn, so
-  // that its mean comes near to this; 0: off.
+  // Mirostat 2 keeps tokens whose surprise (-log2 of their probability) is within a bound. Each
+  // draw moves the bound, so that the mean surprise approaches this target, in bits; 0: off.
   double mirostat = 0.0;
-  double mirostat_rate = 0.1;  // by which the bound follows
+  double mirostat_rate = 0.1;  // the learning rate of the bound
   std::uint64_t seed = 0;
   std::vector<Filter> order = {kFilters.begin(), kFilters.end()};
   PenaltyOptions penalties = {};
@@ -59,7 +59,7 @@ struct SamplerOptions {
 
 namespace detail {
 
-// What a filter looks at beside the options.
+// What a filter may depend on beside logits and options.
 struct DrawState {
   std::uint64_t sequence = 0;
   Position position = 0;
@@ -236,7 +236,8 @@ class Sampler {
     return candidates_.finish();
   }
 
-  // The token at u of the distribution that the filters leave.
+  // The token at u of the distribution that the filters leave, with the draw of XTC for position 0
+  // of sequence 0. Mirostat's bound moves only when took() is called.
   Token draw(std::span<const float> logits, double u) {
     return decoding::draw(candidates(logits), u);
   }
@@ -253,7 +254,8 @@ class Sampler {
     return token;
   }
 
-  // Moves Mirostat's bound after a token that was drawn from the last candidates().
+  // Moves Mirostat's bound after a token was drawn. Precondition: it is one of the candidates()
+  // that were computed last.
   void took(Token token) {
     if (options_.mirostat == 0) return;
     const double surprise = -std::log2(candidates_.probability_of(token));

@@ -1,10 +1,10 @@
-// decant/decoding/stop.hpp - when a text ends: by a token, or by a string across pieces.
+// decant/decoding/stop.hpp - when a text ends: at a token, or at a string that may span tokens.
 //
-// StopOptions name both kinds; tokens are the model's own end tokens (a checkpoint may name
-// several) and those that the caller adds. StopText looks at text alone; what it releases is the
-// same however the text is cut into pieces.
+// StopOptions name both; the tokens are the model's own end tokens (a checkpoint may name several)
+// and those that the caller adds. StopText looks at text alone; what it releases is the same
+// however the text is cut into pieces.
 //
-// Tested by   tests/decoding/stop_tokens_test.cpp, tests/decoding/stop_text_test.cpp
+// Tested by   tests/decoding/stop_{tokens,text,strings}_test.cpp
 #pragma once
 
 #include <decant/core/error.hpp>
@@ -26,12 +26,12 @@ struct StopOptions {
   std::vector<Token> end_tokens = {};   // the model's; ids outside its vocabulary never occur
   std::vector<Token> stop_tokens = {};  // the caller's; they act even where end tokens are ignored
   bool ignore_end_tokens = false;       // end tokens are then text like others
-  // Parts of the text, which GenerateOptions::text gives. Tokens whose text may be the beginning of
-  // one are held back: the sink gets them when they turn out to be no part of a stop string.
+  // The run ends when one of them is in its text, so they need GenerateOptions::text. Tokens whose
+  // text may be part of one are held back: the sink gets them once it is certain that they are not.
   std::vector<std::string> stop_strings = {};
-  bool include_stop_string = false;  // whether it is part of the answer
-  // No token that would end the run is sampled, and no stop string begins, before the answer has so
-  // many tokens.
+  bool include_stop_string = false;  // whether the answer includes the stop string that ended it
+  // Until the answer has this many tokens, no end or stop token is sampled, and stop strings are
+  // not looked for: one counts only if it begins after the text of those tokens.
   Index min_new_tokens = 0;
 
   bool is_end(Token token) const {

@@ -1,9 +1,9 @@
 // decant/decoding/detail/answer_text.hpp - the text of an answer while it grows, and how many of
 // its tokens are certain.
 //
-// Without stop strings every token is certain at once. With them, one is certain when all of its
-// text is, so that the beginning of a stop string is never shown. A token belongs to the answer if
-// its text begins before the stop string does.
+// Without stop strings every token is certain at once. With them, a token is certain to belong to
+// the answer once all of its text is known to be no part of a stop string. When a stop string is
+// found, the tokens whose text begins before the end of the answer's text belong to the answer.
 //
 // Tested by   tests/decoding/stop_strings_test.cpp
 #pragma once
@@ -25,7 +25,7 @@ namespace decant::inline DECANT_ABI::decoding::detail {
 // Threads  one owner
 class AnswerText {
  public:
-  // The first `at_least` tokens are no part of a stop string.
+  // Stop strings are not looked for in the text of the first `at_least` tokens.
   AnswerText(decltype(GenerateOptions::text) source, const StopOptions& stop, Index at_least)
       : source_(std::move(source)),
         stop_(stop.stop_strings, stop.include_stop_string),
@@ -40,7 +40,7 @@ class AnswerText {
     count_certain();
   }
 
-  // The end, which makes every token certain.
+  // The end of the text: nothing is held back any longer, but a stop string may still be found.
   void finish() {
     if (std::exchange(over_, true) || !source_) return;
     if (!stop_.stopped()) text_ += stop_.push(source_(std::nullopt));
@@ -49,7 +49,7 @@ class AnswerText {
     count_certain();
   }
 
-  // The end, behind the first `tokens`.
+  // Ends the text after the first `tokens`.
   void cut(std::size_t tokens) {
     over_ = true;
     ends_.resize(tokens);
@@ -60,8 +60,8 @@ class AnswerText {
   bool stopped() const noexcept { return stop_.stopped(); }
   const std::string& stop_string() const noexcept { return stop_.stop(); }
 
-  // How many of the first tokens belong to the answer for certain; all that do, after a stop string
-  // or the end.
+  // How many tokens, from the first on, are certain to belong to the answer. After a stop string or
+  // the end these are all of its tokens.
   std::size_t certain() const noexcept { return over_ && !stopped() ? ends_.size() : certain_; }
 
   // Precondition: the token is certain.
@@ -94,9 +94,9 @@ class AnswerText {
   bool holds_back_;
   std::size_t at_least_;
   bool over_ = false;
-  std::string text_;               // what is certain
-  std::vector<std::size_t> ends_;  // of the text of each token
-  std::size_t certain_ = 0;        // tokens
+  std::string text_;               // the text that is certain
+  std::vector<std::size_t> ends_;  // where the text of each token ends
+  std::size_t certain_ = 0;        // tokens that are certain
 };
 
 }  // namespace decant::inline DECANT_ABI::decoding::detail

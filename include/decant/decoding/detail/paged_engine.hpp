@@ -126,8 +126,8 @@ class PagedEngine final : public Engine {
     });
   }
 
-  // Adds the event of a request's end and returns true: the request is then to be dropped.
-  // Allocates nothing if there is room for an event.
+  // Adds the event of a request's end and returns true: the request is then to be dropped. Throws
+  // nothing if there is room for an event; what release() meets becomes the request's error.
   bool end(Job& job, Reason reason, std::exception_ptr error = {}) {
     events_.make_room(1);
     if (!error) reason = release(job, reason, error);
@@ -139,8 +139,8 @@ class PagedEngine final : public Engine {
     return true;
   }
 
-  // Gives out the tokens of a request that were held back until its end. Returns the reason of the
-  // end; what is thrown goes to `error`.
+  // Gives the tokens that were held back to the event and the sink of a request that ends. Returns
+  // the reason of its end; an exception of the sink or of the text goes to `error`.
   Reason release(Job& job, Reason reason, std::exception_ptr& error) {
     const Index before = std::ssize(job.fresh);
     try {
@@ -154,7 +154,8 @@ class PagedEngine final : public Engine {
     return reason;
   }
 
-  // Precondition: there is room for the token, so that none is counted that no event has.
+  // Precondition: job.fresh has capacity for the token. Were there no memory for it here, the
+  // answer would have a token that no event has.
   static bool show(Job& job, NewToken& token) {
     job.fresh.push_back(std::move(token));
     return !job.sink || job.sink(job.fresh.back());

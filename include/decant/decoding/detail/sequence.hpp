@@ -194,7 +194,7 @@ class Sequence {
     }
   }
 
-  // Ends the text, as Text::end() does.
+  // Ends the text as Text::end() does, and rewinds the store if that drops tokens.
   Reason end(Reason reason, Sink sink) {
     const std::size_t size = text_.tokens().size();
     reason = text_.end(reason, sink);

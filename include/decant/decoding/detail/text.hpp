@@ -4,7 +4,8 @@
 // Which token follows, and whether it is the last, depends on the sequence alone, not on how its
 // rows of logits were computed.
 //
-// Tested by   tests/decoding/{generate,control,speculative,rejection,samples,scheduler}_test.cpp
+// Tested by   tests/decoding/{generate,control,speculative,rejection,samples,scheduler}_test.cpp,
+//             tests/decoding/{stop_strings,logits_processors}_test.cpp
 #pragma once
 
 #include <decant/core/executor.hpp>
@@ -69,7 +70,7 @@ class Text {
   }
   // How many more tokens may follow.
   Index left() const noexcept { return options_.max_new_tokens - generated(); }
-  // How many of the new tokens the sink has not got.
+  // How many of the new tokens the sink has not been given yet.
   Index held_back() const noexcept { return generated() - shown_; }
   // Whether a token or a string ended the text; every token before that one has then been fed.
   bool ended() const noexcept { return result_.ended_by || answer_.stopped(); }
@@ -114,8 +115,8 @@ class Text {
     return std::nullopt;
   }
 
-  // Ends the text: what was held back is part of it, unless a stop string is in it after all.
-  // Returns the reason why the text has ended, of which `reason` was the first.
+  // Ends the text and gives the sink the tokens that were held back. Returns why the text has
+  // ended: for `reason`, unless a stop string is found after all or the sink refuses a token.
   //
   // Errors   whatever the sink and the source of the text throw
   Reason end(Reason reason, Sink sink) {
@@ -126,7 +127,7 @@ class Text {
     return before.value_or(reason);
   }
 
-  // The result of the run: what the sink got.
+  // The result of the run, with the tokens that the sink was given.
   Generation finish(Reason reason) noexcept {
     cut(shown_);
     result_.reason = reason;
@@ -138,8 +139,8 @@ class Text {
   }
 
  private:
-  // Gives the sink the tokens that have become certain. Returns why the text has ended, if it has;
-  // the tokens behind its end are then dropped.
+  // Gives the sink the tokens that have become certain. If a stop string or the sink ends the text,
+  // drops the tokens after the end and returns the reason.
   std::optional<Reason> show(Sink sink) {
     while (shown_ < static_cast<Index>(answer_.certain())) {
       NewToken next = new_token(shown_);
@@ -161,7 +162,7 @@ class Text {
     return next;
   }
 
-  // Drops the new tokens behind the first `count`.
+  // Drops the new tokens after the first `count`.
   void cut(Index count) noexcept {
     const auto size = static_cast<std::size_t>(count);
     if (generated() > count) answer_.cut(size);
@@ -169,7 +170,7 @@ class Text {
     if (result_.log_probabilities.size() > size) result_.log_probabilities.resize(size);
   }
 
-  // What penalties, masks and min_new_tokens count as text.
+  // The tokens that masks and min_new_tokens count as generated.
   std::span<const Token> answer() const {
     return tokens().subspan(static_cast<std::size_t>(given_));
   }
@@ -219,7 +220,7 @@ class Text {
   Index given_;                     // tokens that count as the prompt
   std::vector<Token> tokens_;
   AnswerText answer_;
-  Index shown_ = 0;         // new tokens that the sink has got
+  Index shown_ = 0;         // new tokens that the sink was given
   std::vector<float> raw_;  // a row of logits as the model computed it
   Generation result_;
 };
