@@ -1,10 +1,11 @@
 // decant/core/abi.hpp - the inline namespace of the library: its version and its instruction set.
 //
-// The same inline function compiled for AVX2 and for AVX-512 is two functions. With one name a
-// linker would choose either, and a processor without AVX-512 might be given the wrong one. With
-// two names, objects for several instruction sets live in one program, and an object that was
-// compiled for another set than decant::compiled does not link. (Functions of the standard library
-// and of Eigen have one name for all sets; hide the symbols of such objects where they are mixed.)
+// An inline function compiled for AVX2 and for AVX-512 is two functions. Under one name the linker
+// would keep either, and a processor without AVX-512 might run the wrong one. Under two names,
+// objects for several instruction sets may share a program, and an object that was compiled for
+// another set than decant::compiled does not link. The name tells apart the sets that kernels
+// distinguish; flags for others (-mbmi2, -mavx512vbmi) must agree. Functions of the standard
+// library and of Eigen have one name for all sets: hide the symbols of objects that are mixed.
 //
 // Tested by   tests/package/two_instruction_sets.cmake
 #pragma once

@@ -32,13 +32,13 @@ constexpr std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> count
 }
 
 // The draw of `sequence` at `position` under `seed`: uniform in [0, 1), a multiple of 2^-53. A
-// position has several, by their number `which`, independent of each other.
+// position has several independent draws, numbered by `which`.
 constexpr double uniform(std::uint64_t seed, std::uint64_t sequence, Position position,
                          std::size_t which = 0) noexcept {
   const auto place = static_cast<std::uint64_t>(position);
   const auto low = [](std::uint64_t word) { return static_cast<std::uint32_t>(word); };
   const auto high = [](std::uint64_t word) { return static_cast<std::uint32_t>(word >> 32); };
-  const std::uint64_t key = seed + (which / 2) * 0x9E3779B97F4A7C15;  // two draws of each key
+  const std::uint64_t key = seed + (which / 2) * 0x9E3779B97F4A7C15;  // a key gives two draws
   const std::array<std::uint32_t, 4> words =
       philox({low(place), high(place), low(sequence), high(sequence)}, {low(key), high(key)});
   const std::size_t at = 2 * (which % 2);

@@ -20,7 +20,8 @@ using Token = std::int32_t;     // an id in [0, vocabulary)
 // Values of one simd::Lanes, outputs of a panel of weights, and tokens of a panel of keys.
 inline constexpr Index kLanes = 16;
 
-// Arrays in registers or on the stack, whose extents are constants of a template.
+// Arrays of one and of two dimensions, in registers or on the stack; extents are template
+// arguments.
 template <class T, Index N>
 using Array = T[static_cast<std::size_t>(N)];
 template <class T, Index R, Index P>

@@ -24,7 +24,7 @@ namespace detail {
 class DecoderRun;
 }
 
-// A copy goes on for itself. One that was moved from can only be assigned to or destroyed.
+// A copy continues on its own. A stream that was moved from can only be assigned to or destroyed.
 //
 // Errors   from push and from the constructor: std::invalid_argument for a negative id, and the
 //          stream is as it was; FormatError if a replacement of the file grows too much, after
@@ -47,7 +47,7 @@ class TextStream {
   // What was held back. The stream is then over.
   [[nodiscard]] std::string finish();
 
-  // push(), or finish() without a token: a stream of the prompt can be GenerateOptions::text.
+  // push(), or finish() without a token: so a stream of the prompt can be GenerateOptions::text.
   [[nodiscard]] std::string operator()(std::optional<Token> token) {
     return token ? push(*token) : finish();
   }

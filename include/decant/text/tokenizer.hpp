@@ -56,8 +56,10 @@ class Tokenizer {
   std::optional<Token> id_of(std::string_view text) const;
   // The token as the file spells it (a byte-level one in letters); nothing for a hole.
   std::optional<std::string_view> spelling(Token id) const;
-  // The bytes that a token stands for within a text, such as " the" or part of a character;
-  // nothing for a hole. OpenAI's log-probabilities have them.
+  // The bytes that a token stands for within a text, such as " the" or part of a character: the
+  // `bytes` of OpenAI's log-probabilities. Nothing for a hole.
+  //
+  // Errors   FormatError: a replacement of the file that grows too much
   std::optional<std::string> bytes_of(Token id) const;
   // The ids below `vocabulary`, that of a model, without a token: of a vocabulary that was padded,
   // or holes. Sampled, they would be answers without text.
