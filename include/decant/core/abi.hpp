@@ -1,7 +1,7 @@
 // decant/core/abi.hpp - the inline namespace of the library: its version and its instruction set.
 //
 // An inline function compiled for AVX2 and for AVX-512 is two functions. Under one name the linker
-// would keep either, and a processor without AVX-512 might run the wrong one. Under two names,
+// would select either, and a processor without AVX-512 might run the wrong one. Under two names,
 // objects for several instruction sets may share a program, and an object that was compiled for
 // another set than decant::compiled does not link. The name tells apart the sets that kernels
 // distinguish; flags for others (-mbmi2, -mavx512vbmi) must agree. Functions of the standard
