@@ -102,7 +102,7 @@ TEST_F(LogitsProcessors, DoNotLiftABan) {
   EXPECT_EQ(run(options).tokens, (std::vector<Token>{11, 11, 11}));
 }
 
-TEST_F(LogitsProcessors, AreHonouredByDraftsWhichChangeNoToken) {
+TEST_F(LogitsProcessors, ActOnDraftsSoThatTheseChangeNoToken) {
   GenerateOptions options = sampled();
   options.max_new_tokens = 40;
   options.sampler.xtc = 0.5;

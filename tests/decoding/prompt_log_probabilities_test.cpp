@@ -1,5 +1,5 @@
-// tests/decoding/prompt_log_probabilities_test.cpp - log-probabilities of a text that is given, in
-// any chunks, are those of the same text when it was generated.
+// tests/decoding/prompt_log_probabilities_test.cpp - log-probabilities of a given text, in chunks
+// of any size, are those of the same text when it was generated.
 #include "decoding/models.hpp"
 #include "law/models.hpp"
 
@@ -75,7 +75,7 @@ TEST_F(PromptLogProbabilities, ReplaceWhatTheStoreHeld) {
   EXPECT_EQ(store.end(), 20);
 }
 
-TEST_F(PromptLogProbabilities, OfOneTokenAreNone) {
+TEST_F(PromptLogProbabilities, AreNoneForASingleToken) {
   EXPECT_TRUE(of(std::span(prompt_).first(1), 4).empty());
 }
 

@@ -18,7 +18,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
-
+#include <cstdint>
 #include <optional>
 #include <random>
 #include <span>
@@ -47,7 +47,7 @@ std::string spell(const Tokens& tokens) {
   return text;
 }
 
-// What sinks get.
+// What a sink gets.
 struct Received {
   Tokens tokens;
   std::string text;
@@ -61,7 +61,7 @@ struct Received {
   }
 };
 
-// The answer that all tokens of a run without stop strings are cut to, looked for in its whole
+// The expected answer: a run without stop strings, cut where the first one begins in its whole
 // text.
 Generation cut(const Generation& whole, const StopOptions& stop) {
   const auto at_least = static_cast<std::size_t>(stop.min_new_tokens);
@@ -184,7 +184,7 @@ TEST_F(StopStrings, HoldBackOnlyWhatMayBecomeOne) {
   EXPECT_EQ(shown_after, (std::vector<std::size_t>{0, 0, 0, 2, 3, 3}));
 }
 
-TEST_F(StopStrings, AreReleasedAtAnyOtherEnd) {
+TEST_F(StopStrings, HoldBackNothingAtAnyOtherEnd) {
   const model::Decoder reciting = reference::reciting_decoder(Tokens{2, 3, 0, 1, 11, 0, 1, 9}, 12);
   const auto run = [&](GenerateOptions given, Index room = 8) {
     kv::Contiguous<F32> store(reciting.config().geometry(), room);
@@ -211,7 +211,7 @@ TEST_F(StopStrings, AreReleasedAtAnyOtherEnd) {
   EXPECT_EQ(answer.reason, Reason::end_token);
   EXPECT_EQ(answer.ended_by, Token{11});
 
-  // A shorter one is in the text that a longer one was waited for with.
+  // While text is held back for a long stop string, a shorter one is found in it.
   given.stop.stop_strings = {"abaca", "b"};
   answer = run(given);
   EXPECT_EQ(answer.text, "a");
@@ -225,7 +225,7 @@ TEST_F(StopStrings, AreReleasedAtAnyOtherEnd) {
   EXPECT_EQ(answer.reason, Reason::cache_full);
 }
 
-TEST_F(StopStrings, LetASinkEndTheAnswerBehindItsToken) {
+TEST_F(StopStrings, LetASinkEndTheAnswerAfterItsToken) {
   const model::Decoder reciting = reference::reciting_decoder(Tokens{2, 3, 0, 1, 0, 0, 2, 9}, 12);
   kv::Contiguous<F32> store(reciting.config().geometry(), 9);
   model::Workspace workspace(reciting.config(), {.rows = 4});
@@ -322,7 +322,7 @@ TEST_F(StopStrings, EndBeams) {
   EXPECT_TRUE(some);
 }
 
-// A conversation goes on behind the stop string: what was cut is computed anew.
+// The next turn begins after the answer, without the stop string: what was cut is computed anew.
 TEST_F(StopStrings, LeaveASessionWithWhatWasShown) {
   const model::Decoder decoder = reference::toy_decoder({6, 6});
   model::Workspace workspace(decoder.config(), {.rows = 24});
@@ -350,7 +350,7 @@ TEST_F(StopStrings, LeaveASessionWithWhatWasShown) {
   }
 }
 
-TEST_F(StopStrings, HeldBackByARunThatThrowsAreNotInItsSession) {
+TEST_F(StopStrings, LeaveNoTokenThatWasHeldBackInASessionWhoseRunThrows) {
   Session session(kv::Contiguous<F32>(decoder_.config().geometry(), 80));
   GenerateOptions given = options({std::string(40, 'a')});
   given.text = [](std::optional<Token>) { return "a"; };

@@ -1,7 +1,7 @@
 # cmake -DCOMPILER=... "-DOPTIONS=..." -DNM=... -DSOURCE=... -DFOLDER=... -P two_instruction_sets.cmake
 #
-# Objects for two instruction sets have no symbol of the library in common, so that a linker cannot
-# give the code of one to the other.
+# Objects for two instruction sets, each set with the next, define no symbol of the library in common,
+# so the linker cannot call the code of one from the other.
 cmake_minimum_required(VERSION 3.25)
 function(symbols set result)
   separate_arguments(options UNIX_COMMAND "${OPTIONS}")

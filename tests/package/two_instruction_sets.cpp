@@ -1,4 +1,4 @@
-// Compiled for each of two instruction sets; NAME is that object's function.
+// Compiled once for each instruction set; NAME is the function that the object defines.
 #include <decant/kernels/softmax.hpp>
 #include <decant/simd/instruction_set.hpp>
 

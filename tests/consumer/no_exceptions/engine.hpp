@@ -1,11 +1,11 @@
-// An engine for programs that are compiled without exceptions: its results are values. Only
-// engine.cpp sees decant, and is compiled with exceptions.
+// An engine for programs that are compiled without exceptions: it reports errors as values. Only
+// engine.cpp includes decant, and only it is compiled with exceptions.
 #pragma once
 
 #include <memory>
 #include <string>
 
-// A text, or what went wrong.
+// The text, or what went wrong: `error` is empty if nothing did.
 struct Answer {
   std::string text;
   std::string error;
@@ -13,7 +13,7 @@ struct Answer {
 
 class Engine {
  public:
-  // Null if the checkpoint cannot be opened; `error` then says why.
+  // Null if the checkpoint cannot be loaded; `error` then says why.
   static std::unique_ptr<Engine> open(const std::string& folder, std::string& error) noexcept;
   ~Engine();
 
