@@ -1,8 +1,8 @@
 // chats: eight chats at once, over one prefix cache in int8.
 //
 // You learn how a service answers many clients: each submits a request with stop strings and reads
-// its own stream, of tokens with their text and log-probabilities; what the prompts have in common
-// is computed once; a client that has read enough cancels.
+// a stream of tokens with their text and log-probabilities; what the prompts have in common is
+// computed once; a client that has read enough cancels its request.
 #include <decant/codec/scaled.hpp>
 #include <decant/core/thread_pool.hpp>
 #include <decant/decoding/service.hpp>
@@ -29,7 +29,8 @@ const std::string kScene =
 const std::vector<std::string> kSpeakers = {
     "ROMEO:", "JULIET:", "HAMLET:", "OPHELIA:", "MACBETH:", "All:", "LEAR:", "GLOUCESTER:"};
 
-// Reads a stream to its end, or to its tenth token.
+// Reads a stream to its end, or to its tenth token if the client is impatient. "Likely" is the
+// geometric mean of the probabilities of the tokens.
 void show(const std::string& speaker, decoding::Stream stream, bool impatient) {
   std::string text;
   double sum = 0;

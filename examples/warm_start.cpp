@@ -26,7 +26,7 @@ const std::string kPrompt =
     "First Citizen:\nBefore we proceed any further, hear me speak.\n\nAll:\nSpeak, speak.\n\n"
     "First Citizen:\nYou are all resolved rather to die than to famish?\n\nAll:\n";
 
-// An engine with a cache of its own, as it is when it has just started.
+// An engine with a prefix cache of its own, which is empty at first.
 class Engine {
  public:
   Engine(const model::Decoder& decoder, const text::Tokenizer& tokenizer)
@@ -66,7 +66,7 @@ void warm_start(const std::string& folder, const std::filesystem::path& file) {
   checkpoints::Checkpoint checkpoint = examples::load(folder);
   const text::Tokenizer tokenizer = examples::load_tokenizer(folder);
   const model::Decoder decoder(checkpoint.config, std::move(checkpoint.weights));
-  const std::string model = snapshots::fingerprint(decoder);  // which only this model restores
+  const std::string model = snapshots::fingerprint(decoder);  // a file belongs to one model
   {
     Engine first(decoder, tokenizer);
     first.answer(kPrompt);
