@@ -9,8 +9,11 @@ set(DECANT_HEADERS
   include/decant/core/debug.hpp
   include/decant/core/error.hpp
   include/decant/core/executor.hpp
+  include/decant/core/mapped_memory.hpp
+  include/decant/core/memory.hpp
   include/decant/core/processors.hpp
   include/decant/core/random.hpp
+  include/decant/core/resources.hpp
   include/decant/core/shape.hpp
   include/decant/core/thread_pool.hpp
   include/decant/core/types.hpp

@@ -19,8 +19,11 @@
 #include <decant/core/config.hpp>
 #include <decant/core/error.hpp>
 #include <decant/core/executor.hpp>
+#include <decant/core/mapped_memory.hpp>
+#include <decant/core/memory.hpp>
 #include <decant/core/processors.hpp>
 #include <decant/core/random.hpp>
+#include <decant/core/resources.hpp>
 #include <decant/core/shape.hpp>
 #include <decant/core/thread_pool.hpp>
 #include <decant/core/types.hpp>
@@ -33,8 +36,8 @@
 #include <decant/decoding/logits.hpp>
 #include <decant/decoding/model_drafter.hpp>
 #include <decant/decoding/penalties.hpp>
-#include <decant/decoding/rejection.hpp>
 #include <decant/decoding/prompt_log_probabilities.hpp>
+#include <decant/decoding/rejection.hpp>
 #include <decant/decoding/request.hpp>
 #include <decant/decoding/router.hpp>
 #include <decant/decoding/sampler.hpp>

@@ -10,6 +10,7 @@
 #include <decant/codec/concept.hpp>
 #include <decant/core/buffer.hpp>
 #include <decant/core/error.hpp>
+#include <decant/core/memory.hpp>
 #include <decant/core/shape.hpp>
 #include <decant/core/types.hpp>
 #include <decant/kernels/softmax.hpp>
@@ -18,6 +19,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory_resource>
 #include <vector>
 
 namespace decant::inline DECANT_ABI::attention {
@@ -84,7 +86,7 @@ class Scratch {
   };
 
   Scratch(const kv::Geometry& geometry, Index heads, Index threads, Index sequences,
-          Index split_positions)
+          Index split_positions, std::pmr::memory_resource& memory = default_memory())
       : geometry_(geometry),
         heads_(heads),
         threads_(threads),
@@ -98,13 +100,13 @@ class Scratch {
                    ? checked_product(geometry.heads, ceil_div(split_positions, kSegmentKeys))
                    : 0),
         key_dim_(geometry.key_dim),
-        floats_(checked_product(threads, worker_floats_)),
-        int_queries_(checked_product(threads, worker_words_)),
-        query_scales_(checked_product(threads, queries_)),
-        parts_(checked_product({threads, queries_, 2})),
-        keys_(checked_product(threads, queries_)),
-        slot_values_(checked_product({slots_, group_, value_lanes_})),
-        slot_parts_(checked_product(slots_, group_)) {
+        floats_(checked_product(threads, worker_floats_), memory),
+        int_queries_(checked_product(threads, worker_words_), memory),
+        query_scales_(checked_product(threads, queries_), memory),
+        parts_(checked_product({threads, queries_, 2}), memory),
+        keys_(checked_product(threads, queries_), memory),
+        slot_values_(checked_product({slots_, group_, value_lanes_}), memory),
+        slot_parts_(checked_product(slots_, group_), memory) {
     first_items_.reserve(static_cast<std::size_t>(sequences) + 1);
   }
 

@@ -13,10 +13,12 @@
 #include <decant/core/buffer.hpp>
 #include <decant/core/config.hpp>
 #include <decant/core/executor.hpp>
+#include <decant/core/memory.hpp>
 #include <decant/core/types.hpp>
 
 #include <cstddef>
 #include <cstdint>
+#include <memory_resource>
 
 namespace decant::inline DECANT_ABI::kernels {
 
@@ -45,7 +47,7 @@ struct Int8Tile {
 class RowTiles {
  public:
   // The most rows, and the widest, that will be asked for.
-  RowTiles(Index rows, Index columns);
+  RowTiles(Index rows, Index columns, std::pmr::memory_resource& memory = default_memory());
 
   // Takes rows that are `stride` apart: a single one where it lies, copies of several.
   //

@@ -10,6 +10,7 @@
 #include <decant/core/buffer.hpp>
 #include <decant/core/debug.hpp>
 #include <decant/core/error.hpp>
+#include <decant/core/memory.hpp>
 #include <decant/core/shape.hpp>
 #include <decant/core/types.hpp>
 #include <decant/kv/geometry.hpp>
@@ -19,6 +20,7 @@
 #include <array>
 #include <cstddef>
 #include <limits>
+#include <memory_resource>
 #include <span>
 
 namespace decant::inline DECANT_ABI::kv {
@@ -40,11 +42,12 @@ class Contiguous {
   using Keys = K;
   using Values = V;
 
-  Contiguous(const Geometry& geometry, Index capacity)
+  Contiguous(const Geometry& geometry, Index capacity,
+             std::pmr::memory_resource& memory = default_memory())
       : geometry_(geometry), layout_(geometry), capacity_(capacity) {
     check(geometry, "kv::Contiguous");
     expects(capacity > 0, "kv::Contiguous: capacity of ", capacity, " tokens");
-    memory_ = Buffer<std::byte>(geometry.bytes<K, V>(capacity));
+    memory_ = Buffer<std::byte>(geometry.bytes<K, V>(capacity), memory);
     debug::spoil(memory_.data(), memory_.bytes());
   }
 

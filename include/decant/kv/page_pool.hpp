@@ -14,6 +14,7 @@
 #include <decant/core/buffer.hpp>
 #include <decant/core/debug.hpp>
 #include <decant/core/error.hpp>
+#include <decant/core/memory.hpp>
 #include <decant/core/shape.hpp>
 #include <decant/core/types.hpp>
 #include <decant/kv/geometry.hpp>
@@ -23,6 +24,7 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <memory_resource>
 #include <vector>
 
 namespace decant::inline DECANT_ABI::kv {
@@ -42,13 +44,14 @@ using PageId = std::int32_t;
 template <codec::Codec K, codec::Codec V = K>
 class PagePool {
  public:
-  PagePool(const Geometry& geometry, Index pages, Index page_tokens)
+  PagePool(const Geometry& geometry, Index pages, Index page_tokens,
+           std::pmr::memory_resource& memory = default_memory())
       : geometry_(geometry),
         layout_(geometry),
         pages_(checked_pages(geometry, pages, page_tokens)),
         page_tokens_(page_tokens),
         counts_(static_cast<std::size_t>(pages)),
-        memory_(checked_product({geometry.layers, geometry.heads, pages, run_stride()})) {
+        memory_(checked_product({geometry.layers, geometry.heads, pages, run_stride()}), memory) {
     free_.reserve(counts_.size());
     for (Index page = pages; page > 0; --page) free_.push_back(static_cast<PageId>(page - 1));
     for (PageId page : free_) {

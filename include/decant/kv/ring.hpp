@@ -15,6 +15,7 @@
 #include <decant/core/buffer.hpp>
 #include <decant/core/debug.hpp>
 #include <decant/core/error.hpp>
+#include <decant/core/memory.hpp>
 #include <decant/core/shape.hpp>
 #include <decant/core/types.hpp>
 #include <decant/kv/detail/panel_span_range.hpp>
@@ -26,6 +27,7 @@
 #include <array>
 #include <cstddef>
 #include <limits>
+#include <memory_resource>
 #include <span>
 
 namespace decant::inline DECANT_ABI::kv {
@@ -46,7 +48,8 @@ class Ring {
   using Keys = K;
   using Values = V;
 
-  Ring(const Geometry& geometry, Index window, Index chunk, Index sink_tokens = 0)
+  Ring(const Geometry& geometry, Index window, Index chunk, Index sink_tokens = 0,
+       std::pmr::memory_resource& memory = default_memory())
       : geometry_(geometry),
         layout_(geometry),
         window_(window),
@@ -55,7 +58,7 @@ class Ring {
         sink_panels_(ceil_div(sink_tokens, kPanelTokens)),
         panels_(panels_for(window, chunk)) {
     check(geometry, "kv::Ring");
-    memory_ = Buffer<std::byte>(bytes_for(geometry, window, chunk, sink_tokens));
+    memory_ = Buffer<std::byte>(bytes_for(geometry, window, chunk, sink_tokens), memory);
     debug::spoil(memory_.data(), memory_.bytes());
   }
 

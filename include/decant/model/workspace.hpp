@@ -8,12 +8,14 @@
 
 #include <decant/core/config.hpp>
 #include <decant/core/executor.hpp>
+#include <decant/core/memory.hpp>
 #include <decant/core/types.hpp>
 #include <decant/model/batch.hpp>
 #include <decant/model/config.hpp>
 #include <decant/model/profile.hpp>
 
 #include <memory>
+#include <memory_resource>
 #include <span>
 
 namespace decant::inline DECANT_ABI::model {
@@ -28,11 +30,12 @@ StepBuffers& buffers(Workspace& workspace) noexcept;
 //
 // Errors   std::invalid_argument (a limit below 1), std::bad_alloc from the constructor
 // Cost     the constructor allocates; a step within the limits does not
-// Threads  one step at a time; the executor is borrowed, must outlive the workspace and must not
-//          change its number of threads
+// Threads  one step at a time; executor and memory are borrowed and must outlive the workspace; the
+//          executor must not change its number of threads
 class Workspace {
  public:
-  Workspace(const Config& config, const Limits& limits, Executor& executor = serial_executor());
+  Workspace(const Config& config, const Limits& limits, Executor& executor = serial_executor(),
+            std::pmr::memory_resource& memory = default_memory());
   Workspace(Workspace&& other) noexcept;
   Workspace& operator=(Workspace&& other) noexcept;
   ~Workspace();

@@ -54,9 +54,10 @@ inline Index int8_bytes(Index columns) {
 
 }  // namespace detail
 
-DECANT_INLINE RowTiles::RowTiles(Index rows, Index columns)
+DECANT_INLINE RowTiles::RowTiles(Index rows, Index columns, std::pmr::memory_resource& memory)
     : memory_(checked_product(rows, std::max(checked_product(columns, Index{sizeof(float)}),
-                                             detail::int8_bytes(columns)))) {}
+                                             detail::int8_bytes(columns))),
+              memory) {}
 
 DECANT_INLINE void RowTiles::make_room(Index rows, Index row_bytes) {
   expects(checked_product(rows, row_bytes) <= memory_.size(), "kernels::RowTiles: ", rows,

@@ -13,6 +13,7 @@
 #include <decant/model/config.hpp>
 
 #include <algorithm>
+#include <memory_resource>
 #include <vector>
 
 namespace decant::inline DECANT_ABI::model::detail {
@@ -29,11 +30,11 @@ inline Index widest_input(const Config& config) {
 // The buffers of rows that see sink tokens beside a window: queries rotated for those, and both
 // results.
 struct SinkTokenBuffers {
-  SinkTokenBuffers(const Config& config, Index rows)
-      : queries(checked_product({rows, config.heads, config.key_dim})),
-        attended(checked_product({rows, config.heads, config.value_dim})),
-        log_sum_exp(checked_product(rows, config.heads)),
-        sink_log_sum_exp(checked_product(rows, config.heads)),
+  SinkTokenBuffers(const Config& config, Index rows, std::pmr::memory_resource& memory)
+      : queries(checked_product({rows, config.heads, config.key_dim}), memory),
+        attended(checked_product({rows, config.heads, config.value_dim}), memory),
+        log_sum_exp(checked_product(rows, config.heads), memory),
+        sink_log_sum_exp(checked_product(rows, config.heads), memory),
         cosines(static_cast<std::size_t>(rotary_pairs(config))),
         sines(cosines.size()) {}
 
@@ -53,18 +54,19 @@ struct AdapterBuffers {
     Range rows;  // of one sequence, at most kRunRows
   };
   struct Worker {
-    explicit Worker(const Config& config)
-        : tiles(kRunRows, widest_input(config)),
-          reduced(checked_product(kRunRows, widest_input(config))) {}
+    Worker(const Config& config, std::pmr::memory_resource& memory)
+        : tiles(kRunRows, widest_input(config), memory),
+          reduced(checked_product(kRunRows, widest_input(config)), memory) {}
 
     kernels::RowTiles tiles;
     Buffer<float> reduced;  // [rows of a run][rank]
   };
 
-  AdapterBuffers(const Config& config, const Limits& limits, Index threads) {
+  AdapterBuffers(const Config& config, const Limits& limits, Index threads,
+                 std::pmr::memory_resource& memory) {
     runs.reserve(static_cast<std::size_t>(limits.rows));
     workers.reserve(static_cast<std::size_t>(threads));
-    for (Index worker = 0; worker < threads; ++worker) workers.emplace_back(config);
+    for (Index worker = 0; worker < threads; ++worker) workers.emplace_back(config, memory);
   }
 
   std::vector<Run> runs;
@@ -72,20 +74,22 @@ struct AdapterBuffers {
 };
 
 struct StepBuffers {
-  StepBuffers(const Config& config, const Limits& limits, Index threads)
-      : stream(checked_product(limits.rows, config.hidden_size)),
-        normed(checked_product(limits.rows, config.hidden_size)),
-        qkv(checked_product(limits.rows, config.qkv_size())),
-        attended(checked_product({limits.rows, config.heads, config.value_dim})),
-        inner(checked_product(limits.rows, config.up_size())),
-        cosines(checked_product(limits.rows, rotary_pairs(config))),
-        sines(checked_product(limits.rows, rotary_pairs(config))),
-        sinks(config, config.sink_tokens > 0 ? limits.rows : 0),
-        logits(checked_product(limits.logit_rows, config.vocabulary)),
-        hidden(checked_product(limits.hidden_rows, config.hidden_size)),
-        tiles(limits.rows, widest_input(config)),
-        adapters(config, limits, threads),
-        scratch(config.geometry(), config.heads, threads, limits.sequences, config.max_positions) {
+  StepBuffers(const Config& config, const Limits& limits, Index threads,
+              std::pmr::memory_resource& memory)
+      : stream(checked_product(limits.rows, config.hidden_size), memory),
+        normed(checked_product(limits.rows, config.hidden_size), memory),
+        qkv(checked_product(limits.rows, config.qkv_size()), memory),
+        attended(checked_product({limits.rows, config.heads, config.value_dim}), memory),
+        inner(checked_product(limits.rows, config.up_size()), memory),
+        cosines(checked_product(limits.rows, rotary_pairs(config)), memory),
+        sines(checked_product(limits.rows, rotary_pairs(config)), memory),
+        sinks(config, config.sink_tokens > 0 ? limits.rows : 0, memory),
+        logits(checked_product(limits.logit_rows, config.vocabulary), memory),
+        hidden(checked_product(limits.hidden_rows, config.hidden_size), memory),
+        tiles(limits.rows, widest_input(config), memory),
+        adapters(config, limits, threads, memory),
+        scratch(config.geometry(), config.heads, threads, limits.sequences, config.max_positions,
+                memory) {
     if (config.rope) frequencies = attention::frequencies(*config.rope, config.key_dim);
   }
 

@@ -11,6 +11,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <memory_resource>
 #include <span>
 
 namespace decant::inline DECANT_ABI::model {
@@ -29,11 +30,12 @@ inline const Limits& checked(const Config& config, const Limits& limits) {
 
 }  // namespace detail
 
-DECANT_INLINE Workspace::Workspace(const Config& config, const Limits& limits, Executor& executor)
+DECANT_INLINE Workspace::Workspace(const Config& config, const Limits& limits, Executor& executor,
+                                   std::pmr::memory_resource& memory)
     : limits_(detail::checked(config, limits)),
       config_(config),
       executor_(&executor),
-      buffers_(std::make_unique<detail::StepBuffers>(config, limits, executor.threads())) {}
+      buffers_(std::make_unique<detail::StepBuffers>(config, limits, executor.threads(), memory)) {}
 DECANT_INLINE Workspace::Workspace(Workspace&& other) noexcept = default;
 DECANT_INLINE Workspace& Workspace::operator=(Workspace&& other) noexcept = default;
 DECANT_INLINE Workspace::~Workspace() = default;
