@@ -161,6 +161,7 @@ set(DECANT_IO_HEADERS
   include/decant/checkpoints/checkpoint.hpp
   include/decant/checkpoints/load_adapter.hpp
   include/decant/checkpoints/load_checkpoint.hpp
+  include/decant/checkpoints/pack_checkpoint.hpp
   include/decant/checkpoints/detail/checkpoint_config.hpp
   include/decant/checkpoints/detail/gguf_config.hpp
   include/decant/checkpoints/detail/gguf_keys.hpp
@@ -172,6 +173,9 @@ set(DECANT_IO_HEADERS
   include/decant/checkpoints/detail/llama_weights.hpp
   include/decant/checkpoints/detail/load_adapter.hpp
   include/decant/checkpoints/detail/load_checkpoint.hpp
+  include/decant/checkpoints/detail/pack_checkpoint.hpp
+  include/decant/checkpoints/detail/packed_checkpoint.hpp
+  include/decant/checkpoints/detail/packed_config.hpp
   include/decant/checkpoints/detail/peft_config.hpp
   include/decant/checkpoints/detail/weight_reader.hpp
   include/decant/text/text_stream.hpp

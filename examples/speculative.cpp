@@ -44,7 +44,7 @@ void declare(examples::CommandLine& command, Options& options) {
   examples::add_model(command, options.model, "a checkpoint (the embedded one)");
   command.add_nonempty_text("--draft-model", options.draft_model,
                             "the draft model (the model itself, which is always right)",
-                            "FOLDER|FILE.gguf");
+                            "FOLDER|FILE");
   command.add_nonempty_text("--prompt", options.prompt, "the text to continue (of Juliet's)");
   examples::add_number(command, "--max-new-tokens", options.new_tokens, "tokens to generate (120)",
                        2, 1 << 16);

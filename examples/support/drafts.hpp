@@ -32,8 +32,7 @@ struct DraftOptions {
 
 inline void add_drafts(CommandLine& command, DraftOptions& options) {
   command.add_nonempty_text("--draft-model", options.model,
-                            "a smaller model of the same tokens for draft tokens",
-                            "FOLDER|FILE.gguf");
+                            "a smaller model of the same tokens for draft tokens", "FOLDER|FILE");
   command.add_flag("--draft-ngram", options.ngram,
                    "draft tokens by n-gram look-up; the text is the same");
 }

@@ -30,17 +30,23 @@ std::string default_model_folder() {
 }
 
 CommandLine::Option add_model(CommandLine& command, std::string& path, const std::string& about) {
-  return command.add_nonempty_text("--model", path, about, "FOLDER|FILE.gguf");
+  return command.add_nonempty_text("--model", path, about, "FOLDER|FILE");
 }
 
-void add_load_options(CommandLine& command, checkpoints::LoadOptions& options) {
-  using kernels::Activations;
+void add_weights(CommandLine& command, checkpoints::LoadOptions& options) {
   const auto weights = [&options](const std::string& text) {
     options.weights = parse_type(text);
     const bool known = options.weights && !codec::is_scaled(*options.weights);
     if (known || text == "as-stored") return std::string();
     return sentence("\"", text, "\" is not as-stored, f32, bf16, f16, q8_0 or q4_0");
   };
+  command.add("--weights", "as-stored|f32|bf16|f16|q8_0|q4_0", "format of the weights (as-stored)",
+              weights);
+}
+
+void add_load_options(CommandLine& command, checkpoints::LoadOptions& options) {
+  using kernels::Activations;
+  add_weights(command, options);
   const auto activations = [&options](const std::string& text) {
     if (text != "quantised" && text != "full") {
       return sentence("\"", text, "\" is not quantised or full");
@@ -48,8 +54,6 @@ void add_load_options(CommandLine& command, checkpoints::LoadOptions& options) {
     options.activations = text == "full" ? Activations::full : Activations::quantised;
     return std::string();
   };
-  command.add("--weights", "as-stored|f32|bf16|f16|q8_0|q4_0", "format of the weights (as-stored)",
-              weights);
   command.add("--activations", "quantised|full",
               "activations in products (quantised for q8_0 and q4_0, else full)", activations);
 }

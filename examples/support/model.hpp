@@ -27,7 +27,8 @@ std::string default_model_folder();
 
 CommandLine::Option add_model(CommandLine& command, std::string& path, const std::string& about);
 
-// The format of weights, and whether products quantise activations.
+// The format of weights; and with it, whether products quantise activations.
+void add_weights(CommandLine& command, decant::checkpoints::LoadOptions& options);
 void add_load_options(CommandLine& command, decant::checkpoints::LoadOptions& options);
 
 // The checkpoint at `path`; its warnings go to standard error.

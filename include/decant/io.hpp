@@ -9,6 +9,7 @@
 #include <decant/checkpoints/checkpoint.hpp>
 #include <decant/checkpoints/load_adapter.hpp>
 #include <decant/checkpoints/load_checkpoint.hpp>
+#include <decant/checkpoints/pack_checkpoint.hpp>
 #include <decant/files/gguf.hpp>
 #include <decant/files/gguf_value.hpp>
 #include <decant/files/hash.hpp>

@@ -1,11 +1,16 @@
 // tests/kernels/matrix_test.cpp - a matrix of run-time type does what the packed one does.
+#include <decant/core/thread_pool.hpp>
 #include <decant/kernels/matrix.hpp>
 
 #include "law/bits.hpp"
 
 #include <gtest/gtest.h>
 
+#include <cstddef>
+#include <optional>
 #include <stdexcept>
+#include <string>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -32,6 +37,67 @@ TEST(Matrix, OfOneViewHasItsType) {
   EXPECT_EQ(matrix.rows(), 20);
   EXPECT_EQ(matrix.columns(), 6);
   EXPECT_EQ(matrix.bytes(), 32 * 6 * 2);
+}
+
+// All bytes of its panels.
+std::string bytes_of(const Matrix& matrix) {
+  const kernels::Panels panels = matrix.panels();
+  return {reinterpret_cast<const char*>(panels.memory.get()),
+          static_cast<std::size_t>(panels.bytes)};
+}
+
+TEST(Matrix, IsTheSameOnAnyNumberOfThreads) {
+  const std::vector<float> values = trial::noisy(150 * 96, 1);
+  const MatrixView views[] = {row_major(values.data(), Type::f32, 7, 96),
+                              row_major(values.data() + 7 * 96, Type::f32, 2, 96),
+                              row_major(values.data() + 9 * 96, Type::f32, 141, 96)};
+  ThreadPool threads(3);
+  for (Type type : {Type::f32, Type::bf16, Type::f16, Type::q8_0, Type::q4_0}) {
+    const Matrix one(views, type);
+    const Matrix other(views, type, std::nullopt, {.executor = threads});
+    EXPECT_EQ(bytes_of(one), bytes_of(other)) << codec::name(type);
+    std::vector<float> row(96);
+    for (Index at = 0; at < 150; ++at) {
+      other.row(at, row);
+      EXPECT_NEAR(row[5], values[static_cast<std::size_t>(at * 96 + 5)], 0.2f);
+    }
+  }
+}
+
+TEST(Matrix, SharesThePanelsOfAnother) {
+  const std::vector<float> values = trial::noisy(20 * 33, 1);
+  for (Type type : {Type::f32, Type::bf16, Type::f16, Type::q8_0, Type::q4_0}) {
+    std::optional<Matrix> first(
+        std::in_place, std::vector<MatrixView>{row_major(values.data(), Type::f32, 20, 33)}, type);
+    const std::string bytes = bytes_of(*first);
+    const Matrix second(first->panels(), kernels::Activations::full);
+    EXPECT_EQ(second.panels().memory, first->panels().memory);
+    first.reset();
+    EXPECT_EQ(second.type(), type);
+    EXPECT_EQ(second.rows(), 20);
+    EXPECT_EQ(second.columns(), 33);
+    EXPECT_EQ(second.activations(), kernels::Activations::full);
+    EXPECT_EQ(bytes_of(second), bytes);
+  }
+}
+
+TEST(Matrix, RefusesPanelsThatCannotBeIts) {
+  const std::vector<float> values = trial::noisy(20 * 6, 1);
+  const Matrix matrix(row_major(values.data(), Type::f32, 20, 6));
+  const auto refused = [&](auto change) {
+    kernels::Panels panels = matrix.panels();
+    change(panels);
+    EXPECT_THROW(Matrix{panels}, std::invalid_argument);
+  };
+  EXPECT_NO_THROW(Matrix{matrix.panels()});
+  refused([](auto& panels) { panels.bytes += 64; });
+  refused([](auto& panels) { panels.rows = 33; });
+  refused([](auto& panels) { panels.columns = 0; });
+  refused([](auto& panels) { panels.rows = Index{1} << 62; });
+  refused([](auto& panels) { panels.type = Type::int8; });
+  refused([](auto& panels) { panels.memory = nullptr; });
+  refused([](auto& panels) { panels.memory = {panels.memory, panels.memory.get() + 16}; });
+  EXPECT_EQ(Matrix().panels().memory, nullptr);
 }
 
 TEST(Matrix, IsThePackedMatrixOfItsType) {

@@ -29,9 +29,12 @@ struct Checkpoint {
 // `weights` is the format of every matrix of a product, embedding and output included; without
 // one, each stays in the format of its file. Norms, biases and learned positions are f32 always.
 // `activations` says whether products quantise activations if their matrix is in bf16 or in blocks.
+// A packed file has the format that it was packed in, and no other; `verify` compares all of its
+// bytes with its checksum.
 struct LoadOptions {
   std::optional<codec::Type> weights = std::nullopt;
   std::optional<kernels::Activations> activations = std::nullopt;
+  bool verify = true;
 };
 
 }  // namespace decant::inline DECANT_ABI::checkpoints

@@ -111,6 +111,8 @@ class Gguf {
   const std::map<std::string, Tensor, std::less<>>& tensors() const noexcept { return tensors_; }
   // Borrows the file.
   TensorTable table() const;
+  // A file with the same metadata and no tensors.
+  std::vector<std::byte> without_tensors() const;
 
  private:
   explicit Gguf(std::string name) : metadata_(std::move(name)) {}
@@ -119,6 +121,7 @@ class Gguf {
   void check_overlap() const;
 
   std::optional<MappedFile> file_;
+  std::span<const std::byte> front_;  // what stands before the tensors
   GgufMetadata metadata_;
   std::map<std::string, Tensor, std::less<>> tensors_;
 };

@@ -23,7 +23,9 @@
 
 namespace decant::inline DECANT_ABI::files {
 
-// Writes such a file from front to back.
+inline constexpr std::string_view kChecksum = "checksum";
+
+// Writes such a file from front to back. Data begins at a multiple of 64 bytes.
 //
 // Errors   std::system_error naming the path; the file that was there before is untouched
 // Cost     one pass over the bytes; the file's buffer is the only one
@@ -59,6 +61,9 @@ class SealedWriter {
 // Errors   FormatError naming the file
 // Cost     one pass over the bytes
 Safetensors parse_sealed(std::span<const std::byte> bytes, std::string name);
+
+// Whether `path` is a file that begins as safetensors files do, and no GGUF file.
+bool is_safetensors(const std::filesystem::path& path);
 
 }  // namespace decant::inline DECANT_ABI::files
 

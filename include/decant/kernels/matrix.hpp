@@ -10,11 +10,13 @@
 #include <decant/codec/type.hpp>
 #include <decant/core/config.hpp>
 #include <decant/core/executor.hpp>
+#include <decant/core/resources.hpp>
 #include <decant/core/types.hpp>
 #include <decant/kernels/matrix_view.hpp>
 #include <decant/kernels/product.hpp>
 #include <decant/kernels/row_tiles.hpp>
 
+#include <cstddef>
 #include <memory>
 #include <optional>
 #include <span>
@@ -24,6 +26,19 @@ namespace decant::inline DECANT_ABI::kernels {
 namespace detail {
 class AnyPacked;
 }
+
+// The panels of a matrix, as they lie in memory: what a program may write to a file and map again.
+// They are the same on all machines.
+//
+// Shape    memory is [bytes], aligned to kPanelAlignment; bytes follow from the rest
+struct Panels {
+  codec::Type type = codec::Type::f32;
+  Index rows = 0;
+  Index columns = 0;
+  Index bytes = 0;
+  std::shared_ptr<const std::byte> memory;
+};
+inline constexpr Index kPanelAlignment = 64;  // bytes
 
 // Move-only.
 //
@@ -38,7 +53,12 @@ class Matrix {
   // caller asks otherwise; beside bf16 they stay full on a machine without an instruction for bf16
   // products.
   Matrix(std::span<const MatrixView> stacked, codec::Type stored_as,
-         std::optional<Activations> asked = std::nullopt);
+         std::optional<Activations> asked = std::nullopt, const Resources& resources = {});
+  // Panels of another matrix, which are not copied: it holds their memory.
+  //
+  // Errors   std::invalid_argument (extents, a number of bytes that does not follow from them, an
+  //          alignment)
+  explicit Matrix(const Panels& panels, std::optional<Activations> asked = std::nullopt);
   Matrix(Matrix&& other) noexcept;
   Matrix& operator=(Matrix&& other) noexcept;
   ~Matrix();
@@ -50,6 +70,8 @@ class Matrix {
   Index rows() const noexcept;
   Index columns() const noexcept;
   Index bytes() const noexcept;
+  // Its panels, which live as long as any of their owners; without memory if it is empty.
+  Panels panels() const;
 
   // Shape    out is [columns]
   // Errors   std::invalid_argument (no such row, another size)

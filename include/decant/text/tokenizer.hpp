@@ -101,8 +101,8 @@ class Tokenizer {
 // Errors   FormatError naming file and key
 Tokenizer load_tokenizer(const files::Gguf& file);
 
-// The tokenizer of a folder with a tokenizer.json, and tokenizer_config.json if there is one; or of
-// a GGUF file.
+// The tokenizer of a folder with a tokenizer.json, and tokenizer_config.json if there is one; of a
+// GGUF file; or of a packed checkpoint.
 //
 // Errors   FormatError naming file, and field or key
 Tokenizer load_tokenizer(const std::filesystem::path& path);

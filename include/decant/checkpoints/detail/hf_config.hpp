@@ -193,8 +193,16 @@ inline CheckpointConfig parse_hf_config(std::string_view text, const std::string
   return config;
 }
 
-// The configuration in `folder`: config.json, and the special tokens of generation_config.json
-// where it exists and names some.
+// Takes the special tokens of a generation_config.json, where it names some.
+//
+// Errors   FormatError naming file and field
+inline void apply_generation_config(std::string_view text, const std::string& file,
+                                    CheckpointConfig& config) {
+  const files::Json json = files::parse_json(files::quote_non_finite(text), file);
+  read_special_tokens(files::JsonObject(json, file), config);
+}
+
+// The configuration in `folder`: config.json, and generation_config.json where it exists.
 //
 // Errors   FormatError naming file and field
 inline CheckpointConfig read_hf_config(const std::filesystem::path& folder) {
@@ -204,9 +212,7 @@ inline CheckpointConfig read_hf_config(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / "generation_config.json";
   if (std::filesystem::exists(path, ignored)) {
     const files::MappedFile generation(path);
-    const files::Json json =
-        files::parse_json(files::quote_non_finite(generation.text()), files::printable_path(path));
-    read_special_tokens(files::JsonObject(json, files::printable_path(path)), config);
+    apply_generation_config(generation.text(), files::printable_path(path), config);
   }
   return config;
 }

@@ -1,6 +1,6 @@
 // decant/checkpoints/detail/load_checkpoint.hpp - definitions of checkpoints/load_checkpoint.hpp.
 //
-// Tested by   tests/checkpoints/checkpoint_test.cpp, tests/checkpoints/gguf_checkpoint_test.cpp
+// Tested by   tests/checkpoints/{,gguf_,memory_,packed_}checkpoint_test.cpp
 #pragma once
 
 #include <decant/checkpoints/detail/checkpoint_config.hpp>
@@ -8,11 +8,16 @@
 #include <decant/checkpoints/detail/gpt2_weights.hpp>
 #include <decant/checkpoints/detail/hf_config.hpp>
 #include <decant/checkpoints/detail/llama_weights.hpp>
+#include <decant/checkpoints/detail/packed_checkpoint.hpp>
 #include <decant/checkpoints/detail/weight_reader.hpp>
 #include <decant/checkpoints/load_checkpoint.hpp>
+#include <decant/core/error.hpp>
+#include <decant/core/resources.hpp>
 #include <decant/files/gguf.hpp>
+#include <decant/files/sealed_tensors.hpp>
 #include <decant/files/tensor.hpp>
 #include <decant/files/tensor_files.hpp>
+#include <decant/files/utf8.hpp>
 #include <decant/model/config.hpp>
 #include <decant/model/weights.hpp>
 
@@ -31,10 +36,9 @@ inline Checkpoint checkpoint_of(CheckpointConfig config, model::Weights weights)
           .warnings = std::move(config.warnings)};
 }
 
-inline Checkpoint load_folder(const std::filesystem::path& folder, const LoadOptions& options) {
-  CheckpointConfig config = read_hf_config(folder);
-  const files::TensorFiles files = files::TensorFiles::open(folder);
-  WeightReader reader(files.table(), options);
+inline Checkpoint load_hf(CheckpointConfig config, const files::TensorTable& tensors,
+                          const LoadOptions& options, const Resources& resources) {
+  WeightReader reader(tensors, options, resources);
   model::ScoreHead score = read_score_head(reader, config.model);
   model::Weights weights = config.naming == Naming::gpt2
                                ? read_gpt2_weights(reader, config, config.warnings)
@@ -44,24 +48,56 @@ inline Checkpoint load_folder(const std::filesystem::path& folder, const LoadOpt
   return checkpoint;
 }
 
+// Refuses a tensor whose bytes are not what its shape and format take.
+inline files::TensorTable table_of(const CheckpointSource& source) {
+  files::TensorTable table(source.name);
+  for (const auto& [name, tensor] : source.tensors) {
+    expects<FormatError>(tensor.dtype != nullptr &&
+                             files::bytes_of(tensor.shape, *tensor.dtype) == tensor.data.size(),
+                         source.name, ": tensor ", files::printable(name), " has ",
+                         tensor.data.size(), " bytes, which is not what ",
+                         tensor.dtype != nullptr ? tensor.dtype->name : "no format", " ",
+                         files::shape_text(tensor.shape), " takes");
+    table.add(name, {&tensor, source.name});
+  }
+  return table;
+}
+
 }  // namespace detail
 
-DECANT_IO_INLINE Checkpoint load_checkpoint(const files::Gguf& file, const LoadOptions& options) {
+DECANT_IO_INLINE Checkpoint load_checkpoint(const CheckpointSource& source,
+                                            const LoadOptions& options,
+                                            const Resources& resources) {
+  detail::CheckpointConfig config =
+      detail::parse_hf_config(source.config, source.name + ": config.json");
+  if (!source.generation_config.empty()) {
+    detail::apply_generation_config(source.generation_config,
+                                    source.name + ": generation_config.json", config);
+  }
+  return detail::load_hf(std::move(config), detail::table_of(source), options, resources);
+}
+
+DECANT_IO_INLINE Checkpoint load_checkpoint(const files::Gguf& file, const LoadOptions& options,
+                                            const Resources& resources) {
   detail::CheckpointConfig config = detail::read_gguf_config(file);
   const files::TensorTable table = file.table();
-  detail::WeightReader reader(table, options);
+  detail::WeightReader reader(table, options, resources);
   model::Weights weights =
       detail::read_llama_weights(reader, config, detail::kGgufLlamaNames, config.warnings);
   return detail::checkpoint_of(std::move(config), std::move(weights));
 }
 
 DECANT_IO_INLINE Checkpoint load_checkpoint(const std::filesystem::path& path,
-                                            const LoadOptions& options) {
-  return files::is_gguf(path) ? load_checkpoint(files::Gguf::open(path), options)
-                              : detail::load_folder(path, options);
+                                            const LoadOptions& options,
+                                            const Resources& resources) {
+  if (files::is_safetensors(path)) return detail::load_packed(path, options);
+  if (files::is_gguf(path)) return load_checkpoint(files::Gguf::open(path), options, resources);
+  const files::TensorFiles files = files::TensorFiles::open(path);
+  return detail::load_hf(detail::read_hf_config(path), files.table(), options, resources);
 }
 
 DECANT_IO_INLINE model::Config read_config(const std::filesystem::path& path) {
+  if (files::is_safetensors(path)) return detail::read_packed_config(path);
   return files::is_gguf(path) ? detail::read_gguf_config(files::Gguf::open(path)).model
                               : detail::read_hf_config(path).model;
 }

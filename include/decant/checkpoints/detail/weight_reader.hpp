@@ -11,6 +11,7 @@
 #include <decant/checkpoints/checkpoint.hpp>
 #include <decant/checkpoints/detail/checkpoint_config.hpp>
 #include <decant/core/error.hpp>
+#include <decant/core/resources.hpp>
 #include <decant/core/types.hpp>
 #include <decant/files/tensor.hpp>
 #include <decant/files/utf8.hpp>
@@ -34,8 +35,9 @@ namespace decant::inline DECANT_ABI::checkpoints::detail {
 // Cost     vectors are copied and widened; matrices are views until they are packed
 class WeightReader {
  public:
-  explicit WeightReader(const files::TensorTable& tensors, const LoadOptions& options = {})
-      : tensors_(&tensors), options_(options) {}
+  explicit WeightReader(const files::TensorTable& tensors, const LoadOptions& options = {},
+                        const Resources& resources = {})
+      : tensors_(&tensors), options_(options), resources_(resources) {}
 
   bool has(std::string_view name) const { return tensors_->find(name) != nullptr; }
   // `prefix` where a name of a layer carries it, nothing where none does.
@@ -74,7 +76,7 @@ class WeightReader {
         std::ranges::all_of(views, [&](const auto& view) { return view.type == first; });
     const codec::Type own = uniform ? first : codec::Type::f32;
     return kernels::Matrix({views.begin(), views.size()}, options_.weights.value_or(own),
-                           options_.activations);
+                           options_.activations, resources_);
   }
   // The first extent of a tensor that may have any, 0 if it is absent.
   Index rows(std::string_view name) const {
@@ -113,6 +115,7 @@ class WeightReader {
 
   const files::TensorTable* tensors_;
   LoadOptions options_;
+  Resources resources_;
   std::set<std::string, std::less<>> taken_;
 };
 

@@ -141,6 +141,12 @@ DECANT_IO_INLINE TensorTable Gguf::table() const {
   return table;
 }
 
+DECANT_IO_INLINE std::vector<std::byte> Gguf::without_tensors() const {
+  std::vector<std::byte> bytes(front_.begin(), front_.end());
+  std::fill_n(bytes.begin() + 8, 8, std::byte{0});  // their count
+  return bytes;
+}
+
 DECANT_IO_INLINE bool is_gguf(const std::filesystem::path& path) {
   std::error_code ignored;
   return std::filesystem::is_regular_file(path, ignored) ||
@@ -160,6 +166,7 @@ DECANT_IO_INLINE Gguf Gguf::parse(std::span<const std::byte> bytes, std::string 
   const Index entries = cursor.count("metadata entries", kSmallestEntry);
   Gguf result(name);
   result.metadata_.read(cursor, entries);
+  result.front_ = bytes.first(cursor.at());
   expects<FormatError>(tensors <= cursor.left() / kSmallestTensor, name, ": ", tensors,
                        " tensors do not fit in the ", cursor.left(), " bytes behind byte ",
                        cursor.at());

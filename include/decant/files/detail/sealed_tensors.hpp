@@ -14,17 +14,17 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <fstream>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 namespace decant::inline DECANT_ABI::files {
 
 namespace detail {
-
-inline constexpr std::string_view kChecksum = "checksum";
 
 inline const Dtype& dtype(std::string_view name) {
   return *std::ranges::find(kDtypes, name, &Dtype::name);
@@ -76,15 +76,26 @@ DECANT_IO_INLINE std::string SealedWriter::header_of(const Metadata& metadata,
     begin = offsets[1];
   };
   for (const Entry& entry : entries) add(entry.name, entry.dtype, entry.shape);
-  add(detail::kChecksum, "U64", std::array<Index, 1>{1});
+  add(kChecksum, "U64", std::array<Index, 1>{1});
   text += "}";
-  text.resize(static_cast<std::size_t>(round_up(std::ssize(text), Index{8})), ' ');  // aligns data
+  constexpr Index kLength = sizeof(std::uint64_t);  // stands before it
+  const Index aligned = round_up(std::ssize(text) + kLength, Index{64}) - kLength;
+  text.resize(static_cast<std::size_t>(aligned), ' ');
   return text;
+}
+
+DECANT_IO_INLINE bool is_safetensors(const std::filesystem::path& path) {
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(path, ignored)) return false;
+  std::ifstream file(path, std::ios::binary);
+  std::array<char, 9> front = {};  // a length, and the header's first character
+  return file.read(front.data(), front.size()) && front.back() == '{' &&
+         !std::string_view(front.data(), front.size()).starts_with("GGUF");
 }
 
 DECANT_IO_INLINE Safetensors parse_sealed(std::span<const std::byte> bytes, std::string name) {
   Safetensors file = Safetensors::parse(bytes, std::move(name));
-  const auto found = file.tensors().find(detail::kChecksum);
+  const auto found = file.tensors().find(kChecksum);
   expects<FormatError>(
       found != file.tensors().end() && found->second.dtype->name == "U64" &&
           found->second.data.size() == sizeof(std::uint64_t) &&

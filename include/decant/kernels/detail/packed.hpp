@@ -12,6 +12,7 @@
 #include <decant/codec/plain.hpp>
 #include <decant/core/buffer.hpp>
 #include <decant/core/error.hpp>
+#include <decant/core/resources.hpp>
 #include <decant/core/shape.hpp>
 #include <decant/core/types.hpp>
 #include <decant/kernels/matrix_view.hpp>
@@ -21,7 +22,9 @@
 #include <concepts>
 #include <cstddef>
 #include <cstring>
+#include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace decant::inline DECANT_ABI::kernels::detail {
@@ -63,6 +66,28 @@ inline Extents stacked_extents(std::span<const MatrixView> stacked) {
   return whole;
 }
 
+// f(view, row of the view, row of the panel) for every row of panel `panel` of stacked views.
+template <class F>
+void for_panel_rows(std::span<const MatrixView> stacked, Index panel, F&& f) {
+  Index first = -panel * kLanes;  // of a view, counted from the panel's
+  for (const MatrixView& view : stacked) {
+    const Index end = std::min(first + view.rows, kLanes);
+    for (Index row = std::max<Index>(first, 0); row < end; ++row) f(view, row - first, row);
+    first += view.rows;
+  }
+}
+
+// Memory that `fill(cells of a panel, panel)` fills, on several threads.
+template <class Cell, class F>
+std::shared_ptr<const Cell> filled_panels(Index panels, Index panel_cells,
+                                          const Resources& resources, F&& fill) {
+  Buffer<Cell> memory(checked_product(panels, panel_cells), resources.memory);
+  resources.executor.parallel_for(
+      panels, [&](Index panel, Index) { fill(memory.data() + panel * panel_cells, panel); });
+  const auto owner = std::make_shared<const Buffer<Cell>>(std::move(memory));
+  return {owner, owner->data()};
+}
+
 // Shape    panels are [ceil(rows / 16)][ceil(columns / i)][16][i], i = kInterleave; what lies
 //          beyond the last row or column is zero
 // Errors   std::invalid_argument (extents, views that do not stack), std::bad_alloc
@@ -75,69 +100,73 @@ class Packed {
   static constexpr bool kBf16 = std::same_as<C, codec::BF16>;
 
   // The rows of all views, one below the other. Only bf16 has activations that are not full.
-  explicit Packed(std::span<const MatrixView> stacked, Activations activations = Activations::full)
-      : extents_(stacked_extents(stacked)),
-        activations_(kBf16 ? activations : Activations::full),
-        cells_(checked_product({panels(), round_up(columns(), kColumnStep), kLanes})) {
-    std::fill_n(cells_.data(), cells_.size(), C::store(0.0f));
-    Index first = 0;
-    for (const MatrixView& view : stacked) {
-      if (view.type == C::kType) {
-        copy(view, first);
-      } else {
-        convert(view, first);
-      }
-      first += view.rows;
-    }
+  explicit Packed(std::span<const MatrixView> stacked, Activations activations = Activations::full,
+                  const Resources& resources = {})
+      : extents_(stacked_extents(stacked)), activations_(kBf16 ? activations : Activations::full) {
+    checked_product({panels(), round_up(columns(), kColumnStep), kLanes});
+    cells_ = filled_panels<Cell>(panels(), panel_cells(), resources,
+                                 [&](Cell* to, Index panel) { pack(stacked, panel, to); });
   }
+  // Panels that are there already, as bytes() of them were in a matrix of those extents.
+  Packed(const Extents& extents, Activations activations, std::shared_ptr<const std::byte> memory)
+      : extents_(extents),
+        activations_(kBf16 ? activations : Activations::full),
+        cells_(memory, reinterpret_cast<const Cell*>(memory.get())) {}
 
   Index rows() const noexcept { return extents_.rows; }
   Index columns() const noexcept { return extents_.columns; }
   Index panels() const noexcept { return extents_.panels(); }
   Index panel_cells() const noexcept { return round_up(columns(), kColumnStep) * kLanes; }
-  const Cell* panel(Index at) const noexcept { return cells_.data() + at * panel_cells(); }
-  Index bytes() const noexcept { return cells_.bytes(); }
+  const Cell* panel(Index at) const noexcept { return cells_.get() + at * panel_cells(); }
+  Index bytes() const noexcept { return panels() * panel_cells() * Index{sizeof(Cell)}; }
   Activations activations() const noexcept { return activations_; }
+  std::shared_ptr<const std::byte> memory() const noexcept {
+    return {cells_, reinterpret_cast<const std::byte*>(cells_.get())};
+  }
 
   // Shape    out is [columns]
   // Errors   std::invalid_argument (no such row, another size)
   void row(Index at, std::span<float> out) const {
     extents_.check_row(at, out);
     for (Index column = 0; column < columns(); ++column) {
-      out[static_cast<std::size_t>(column)] = C::load(cells_[offset(at, column)]);
+      out[static_cast<std::size_t>(column)] =
+          C::load(panel(at / kLanes)[offset(at % kLanes, column)]);
     }
   }
 
  private:
-  Index offset(Index row, Index column) const noexcept {
-    return row / kLanes * panel_cells() + column / kColumnStep * kColumnStep * kLanes +
-           row % kLanes * kColumnStep + column % kColumnStep;
+  // Of a row within its panel.
+  static constexpr Index offset(Index row, Index column) noexcept {
+    return column / kColumnStep * kColumnStep * kLanes + row * kColumnStep + column % kColumnStep;
   }
 
-  void copy(const MatrixView& view, Index first) {
-    const auto* from = static_cast<const char*>(view.data);
-    for (Index row = 0; row < view.rows; ++row) {
-      for (Index column = 0; column < view.columns; ++column) {
-        const Index at = row * view.row_stride + column * view.column_stride;
-        std::memcpy(&cells_[offset(first + row, column)], from + at * Index{sizeof(Cell)},
-                    sizeof(Cell));
-      }
+  void pack(std::span<const MatrixView> stacked, Index panel, Cell* to) const {
+    std::fill_n(to, panel_cells(), C::store(0.0f));
+    std::vector<float> weights(static_cast<std::size_t>(columns()));
+    for_panel_rows(stacked, panel, [&](const MatrixView& view, Index from, Index row) {
+      view.type == C::kType ? copy(view, from, row, to) : convert(view, from, row, weights, to);
+    });
+  }
+
+  static void copy(const MatrixView& view, Index from, Index row, Cell* to) {
+    const auto* cells = static_cast<const char*>(view.data);
+    for (Index column = 0; column < view.columns; ++column) {
+      const Index at = from * view.row_stride + column * view.column_stride;
+      std::memcpy(&to[offset(row, column)], cells + at * Index{sizeof(Cell)}, sizeof(Cell));
     }
   }
 
-  void convert(const MatrixView& view, Index first) {
-    std::vector<float> weights(static_cast<std::size_t>(view.columns));
-    for (Index row = 0; row < view.rows; ++row) {
-      read_weights(view, row, 0, weights);
-      for (Index column = 0; column < view.columns; ++column) {
-        cells_[offset(first + row, column)] = C::store(weights[static_cast<std::size_t>(column)]);
-      }
+  static void convert(const MatrixView& view, Index from, Index row, std::span<float> weights,
+                      Cell* to) {
+    read_weights(view, from, 0, weights);
+    for (Index column = 0; column < view.columns; ++column) {
+      to[offset(row, column)] = C::store(weights[static_cast<std::size_t>(column)]);
     }
   }
 
   Extents extents_;
   Activations activations_;
-  Buffer<Cell> cells_;
+  std::shared_ptr<const Cell> cells_;
 };
 
 }  // namespace decant::inline DECANT_ABI::kernels::detail

@@ -8,15 +8,16 @@
 #pragma once
 
 #include <decant/codec/block.hpp>
-#include <decant/core/buffer.hpp>
-#include <decant/core/error.hpp>
+#include <decant/core/resources.hpp>
 #include <decant/core/shape.hpp>
 #include <decant/core/types.hpp>
 #include <decant/kernels/detail/packed.hpp>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <span>
 
 namespace decant::inline DECANT_ABI::kernels::detail {
@@ -43,32 +44,34 @@ class PackedBlocks {
   }
 
   explicit PackedBlocks(std::span<const MatrixView> stacked,
-                        Activations activations = Activations::quantised)
-      : extents_(stacked_extents(stacked)),
-        activations_(activations),
-        memory_(checked_product({panels(), ceil_div(columns(), kColumnStep), kTwoBytes})) {
-    std::fill_n(memory_.data(), memory_.size(), std::uint8_t{0});
-    Index first = 0;
-    for (const MatrixView& view : stacked) {
-      for (Index row = 0; row < view.rows; ++row) {
-        for (Index column = 0; column < columns(); column += kWeights) {
-          put(first + row, column, block_of(view, row, column));
-        }
-      }
-      first += view.rows;
-    }
+                        Activations activations = Activations::quantised,
+                        const Resources& resources = {})
+      : extents_(stacked_extents(stacked)), activations_(activations) {
+    checked_product({panels(), ceil_div(columns(), kColumnStep), kTwoBytes});
+    memory_ = filled_panels<std::uint8_t>(
+        panels(), panel_bytes(), resources,
+        [&](std::uint8_t* to, Index panel) { pack(stacked, panel, to); });
   }
+  // Panels that are there already, as bytes() of them were in a matrix of those extents.
+  PackedBlocks(const Extents& extents, Activations activations,
+               std::shared_ptr<const std::byte> memory)
+      : extents_(extents),
+        activations_(activations),
+        memory_(memory, reinterpret_cast<const std::uint8_t*>(memory.get())) {}
 
   Index rows() const noexcept { return extents_.rows; }
   Index columns() const noexcept { return extents_.columns; }
   Index panels() const noexcept { return extents_.panels(); }
   Index panel_bytes() const noexcept { return ceil_div(columns(), kColumnStep) * kTwoBytes; }
-  Index bytes() const noexcept { return memory_.bytes(); }
+  Index bytes() const noexcept { return panels() * panel_bytes(); }
   Activations activations() const noexcept { return activations_; }
+  std::shared_ptr<const std::byte> memory() const noexcept {
+    return {memory_, reinterpret_cast<const std::byte*>(memory_.get())};
+  }
 
   // The two blocks of a panel of which one holds `column`.
   const std::uint8_t* two_blocks(Index panel, Index column) const noexcept {
-    return memory_.data() + panel * panel_bytes() + column / kColumnStep * kTwoBytes;
+    return memory_.get() + panel * panel_bytes() + column / kColumnStep * kTwoBytes;
   }
 
   // Shape    out is [columns]
@@ -77,7 +80,7 @@ class PackedBlocks {
     extents_.check_row(at, out);
     for (Index column = 0; column < columns(); column += kWeights) {
       float weights[kWeights];
-      codec::load<Q>(get(at, column), weights);
+      codec::load<Q>(get(two_blocks(at / kLanes, 0), at % kLanes, column), weights);
       std::copy_n(weights, std::min(kWeights, columns() - column), out.data() + column);
     }
   }
@@ -99,35 +102,43 @@ class PackedBlocks {
     return Q::quantise(weights);
   }
 
-  // Where the scale of a row's block lies, and group g of four of its integers.
-  Index scale_of(Index row, Index column) const noexcept {
-    return row / kLanes * panel_bytes() + scales_at(column / kWeights) + row % kLanes * 2;
+  // Where the scale of a row's block lies in its panel, and group g of four of its integers.
+  static constexpr Index scale_of(Index row, Index column) noexcept {
+    return scales_at(column / kWeights) + row * 2;
   }
-  Index group_of(Index row, Index column, Index group) const noexcept {
-    return row / kLanes * panel_bytes() + integers_at(column / kWeights) +
-           (group * kLanes + row % kLanes) * 4;
+  static constexpr Index group_of(Index row, Index column, Index group) noexcept {
+    return integers_at(column / kWeights) + (group * kLanes + row) * 4;
   }
 
-  void put(Index row, Index column, const Block& block) {
-    std::memcpy(memory_.data() + scale_of(row, column), &block.scale, 2);
+  void pack(std::span<const MatrixView> stacked, Index panel, std::uint8_t* to) const {
+    std::fill_n(to, panel_bytes(), std::uint8_t{0});
+    for_panel_rows(stacked, panel, [&](const MatrixView& view, Index from, Index row) {
+      for (Index column = 0; column < columns(); column += kWeights) {
+        put(to, row, column, block_of(view, from, column));
+      }
+    });
+  }
+
+  static void put(std::uint8_t* panel, Index row, Index column, const Block& block) {
+    std::memcpy(panel + scale_of(row, column), &block.scale, 2);
     const auto bytes = Q::packed(block);
     for (Index g = 0; g < kGroups; ++g) {
-      std::memcpy(memory_.data() + group_of(row, column, g), bytes.data() + 4 * g, 4);
+      std::memcpy(panel + group_of(row, column, g), bytes.data() + 4 * g, 4);
     }
   }
-  Block get(Index row, Index column) const {
+  static Block get(const std::uint8_t* panel, Index row, Index column) {
     decltype(Q::packed(Block{})) bytes;
     for (Index g = 0; g < kGroups; ++g) {
-      std::memcpy(bytes.data() + 4 * g, memory_.data() + group_of(row, column, g), 4);
+      std::memcpy(bytes.data() + 4 * g, panel + group_of(row, column, g), 4);
     }
     Block block = Q::unpacked(bytes);
-    std::memcpy(&block.scale, memory_.data() + scale_of(row, column), 2);
+    std::memcpy(&block.scale, panel + scale_of(row, column), 2);
     return block;
   }
 
   Extents extents_;
   Activations activations_;
-  Buffer<std::uint8_t> memory_;
+  std::shared_ptr<const std::uint8_t> memory_;
 };
 
 }  // namespace decant::inline DECANT_ABI::kernels::detail

@@ -8,6 +8,8 @@
 #include <decant/files/gguf.hpp>
 #include <decant/files/json.hpp>
 #include <decant/files/mapped_file.hpp>
+#include <decant/files/safetensors.hpp>
+#include <decant/files/sealed_tensors.hpp>
 #include <decant/files/utf8.hpp>
 #include <decant/text/detail/gguf_tokenizer.hpp>
 #include <decant/text/detail/tokenizer_parts.hpp>
@@ -144,7 +146,27 @@ DECANT_IO_INLINE Tokenizer load_tokenizer(const files::Gguf& file) {
   return Tokenizer(detail::read_gguf_tokenizer(file));
 }
 
+namespace detail {
+
+// Of a file that checkpoints::pack_checkpoint() wrote.
+inline Tokenizer load_packed_tokenizer(const std::filesystem::path& path) {
+  const files::Safetensors file = files::Safetensors::open(path);
+  const auto& tensors = file.tensors();
+  if (const auto json = tensors.find("tokenizer.json"); json != tensors.end()) {
+    const auto config = tensors.find("tokenizer_config.json");
+    return Tokenizer::parse(
+        files::characters(json->second.data), file.name() + ": tokenizer.json",
+        config == tensors.end() ? std::string_view() : files::characters(config->second.data));
+  }
+  const auto gguf = tensors.find("tokenizer.gguf");
+  expects<FormatError>(gguf != tensors.end(), file.name(), ": has no tokenizer");
+  return load_tokenizer(files::Gguf::parse(gguf->second.data, file.name() + ": tokenizer.gguf"));
+}
+
+}  // namespace detail
+
 DECANT_IO_INLINE Tokenizer load_tokenizer(const std::filesystem::path& path) {
+  if (files::is_safetensors(path)) return detail::load_packed_tokenizer(path);
   if (files::is_gguf(path)) return load_tokenizer(files::Gguf::open(path));
   const files::MappedFile file(path / "tokenizer.json");
   const std::string name = files::printable_path(file.path());
