@@ -10,6 +10,7 @@
 #include "checkpoints/same_weights.hpp"
 #include "checkpoints/written_checkpoint.hpp"
 #include "files/written_gguf.hpp"
+#include "fuzz/packed_target.hpp"
 #include "model/files.hpp"
 #include "model/run.hpp"
 
@@ -273,6 +274,33 @@ TEST(PackedCheckpoint, IsRefusedByNameWhereItContradictsItself) {
   EXPECT_TRUE(
       refused([](Bent& file) { file.tensors["output_norm.weight"] = file.tensors["embedding"]; },
               {"output_norm.weight is U8, not F32"}));
+}
+
+TEST(PackedCheckpoint, InTheCorpusIsAcceptedOrRefusedAsItsNameSays) {
+  Index files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(DECANT_FUZZ_CORPUS "/packed")) {
+    const std::string bytes = trial::read_file(entry.path());
+    const bool valid = entry.path().filename().string().starts_with("valid");
+    EXPECT_EQ(fuzz::accepts_packed(trial::bytes_of(bytes)), valid) << entry.path();
+    files += 1;
+  }
+  EXPECT_GE(files, 6);
+}
+
+TEST(PackedCheckpoint, WithAnyByteOfItsHeaderChangedIsAModelOrRefused) {
+  const trial::Folder folder;
+  const std::string good = trial::read_file(pack(folder, WrittenCheckpoint::llama()));
+  const std::size_t header = good.find("  ");
+  Index refused = 0;
+  for (std::size_t at = 0; at < header; ++at) {
+    std::string bad = good;
+    bad[at] = static_cast<char>(bad[at] ^ 1);
+    refused += fuzz::accepts_packed(trial::bytes_of(bad)) ? 0 : 1;
+  }
+  EXPECT_GT(refused, static_cast<Index>(header / 2));
+  for (std::size_t size = 0; size < good.size(); size += 53) {
+    EXPECT_FALSE(fuzz::accepts_packed(trial::bytes_of(good.substr(0, size)))) << size;
+  }
 }
 
 TEST(PackedCheckpoint, IsNotMadeOfAPackedFile) {

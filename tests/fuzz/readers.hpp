@@ -9,6 +9,7 @@ namespace decant::fuzz {
 
 void config(std::span<const std::byte> bytes);
 void gguf(std::span<const std::byte> bytes);
+void packed(std::span<const std::byte> bytes);
 void safetensors(std::span<const std::byte> bytes);
 void snapshot(std::span<const std::byte> bytes);
 void tokenizer(std::span<const std::byte> bytes);
