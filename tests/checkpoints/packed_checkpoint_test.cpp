@@ -66,6 +66,18 @@ TEST(PackedCheckpoint, HasConfigurationAndParametersOfTheOriginal) {
   }
 }
 
+TEST(PackedCheckpoint, HasTheHeadOfAClassificationModel) {
+  WrittenCheckpoint written = WrittenCheckpoint::llama();
+  const Index hidden = written.config["hidden_size"].get<Index>();
+  written.tensors.add("score.weight", {3, hidden});
+  const trial::Folder folder;
+  const model::ScoreHead expected = written.load().score;
+  ASSERT_EQ(expected.labels, 3);
+  const Checkpoint loaded = checkpoints::load_checkpoint(pack(folder, written));
+  EXPECT_EQ(loaded.score.labels, 3);
+  EXPECT_EQ(loaded.score.weight, expected.weight);
+}
+
 TEST(PackedCheckpoint, HasEveryFieldOfAConfiguration) {
   Checkpoint checkpoint;
   model::Config& config = checkpoint.config;

@@ -116,6 +116,7 @@ DECANT_IO_INLINE void pack_checkpoint(const std::filesystem::path& from,
                                if constexpr (!std::is_same_v<T, kernels::Matrix>)
                                  contents.add(at, part);
                              });
+  contents.add(std::string(detail::kPackedScore), checkpoint.score.weight);
   contents.add(std::string(detail::kPackedConfig), std::as_bytes(std::span(config)));
   for (const auto& [name, bytes] : tokenizer) contents.add(name, bytes);
   contents.write(to);

@@ -14,6 +14,7 @@
 #include <decant/files/utf8.hpp>
 #include <decant/kernels/matrix.hpp>
 #include <decant/model/config.hpp>
+#include <decant/model/score_head.hpp>
 #include <decant/model/weights.hpp>
 
 #include <cstddef>
@@ -36,6 +37,7 @@ inline constexpr std::string_view kPackedKey = "decant.packed";
 // Counts changes of the file, of the panels in it, and of what a configuration means.
 inline constexpr std::string_view kPackedVersion = "1";
 inline constexpr std::string_view kPackedConfig = "config";
+inline constexpr std::string_view kPackedScore = "score.weight";
 
 // f(name, matrix or vector) for all parameters of a model.
 template <class Weights, class F>
@@ -167,6 +169,12 @@ inline Checkpoint read_packed(const files::Safetensors& file, std::shared_ptr<co
     for_each_parameter(checkpoint.weights, [&](const std::string& name, auto& parameter) {
       reader.read(name, parameter);
     });
+    model::ScoreHead& score = checkpoint.score;
+    reader.read(std::string(kPackedScore), score.weight);
+    score.labels = std::ssize(score.weight) / checkpoint.config.hidden_size;
+    expects<FormatError>(score.labels * checkpoint.config.hidden_size == std::ssize(score.weight),
+                         file.name(), ": ", kPackedScore, " has ", score.weight.size(),
+                         " elements for a hidden size of ", checkpoint.config.hidden_size);
     reader.finish();
     model::check(checkpoint.config, checkpoint.weights);
   } catch (const std::invalid_argument& error) {
