@@ -103,6 +103,19 @@ TEST_F(SessionTest, ForksWithItsTokens) {
 }
 
 // A ring that has overwritten the window of the first new token computes the prompt again.
+TEST_F(SessionTest, IsAsItWasWhenOptionsAreRefused) {
+  Session session(kv::Contiguous<codec::F32>(decoder_.config().geometry(), 60));
+  model::Workspace workspace(decoder_.config(), {.rows = 16});
+  const Tokens prompt = {5, 6, 7, 8};
+  generate(decoder_, session, workspace, prompt, {.max_new_tokens = 3});
+  const Tokens before(session.tokens().begin(), session.tokens().end());
+  EXPECT_THROW(generate(decoder_, session, workspace, Tokens{9}, {.max_new_tokens = -1}),
+               std::invalid_argument);
+  EXPECT_THROW(generate(decoder_, session, workspace, Tokens(61, 1)), CacheFull);
+  EXPECT_TRUE(std::ranges::equal(session.tokens(), before));
+  EXPECT_EQ(session.store().end(), std::ssize(before));
+}
+
 TEST_F(SessionTest, BeginsARingAnewWhereItsWindowIsGone) {
   trial::Family family = trial::windowed();
   family.config.windows.assign(family.config.windows.size(), 8);

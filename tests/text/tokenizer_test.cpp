@@ -266,6 +266,16 @@ TEST(Tokenizer, AnswersForItsTokens) {
   for (const Token plain : {-1, 0, 280, 301}) EXPECT_FALSE(tokenizer.is_special(plain));
 }
 
+TEST(Tokenizer, GivesTheBytesOfAddedTokensAsItDecodesThem) {
+  Json file = file_of(byte_model());
+  file["decoder"] = {{"type", "Replace"}, {"pattern", {{"String", "▁"}}}, {"content", " "}};
+  file["added_tokens"] =
+      Json::array({added_token("▁▁", 300, {{"special", false}}), added_token("<▁>", 301)});
+  const Tokenizer tokenizer = tokenizer_of(file);
+  EXPECT_EQ(tokenizer.bytes_of(300), "  ");
+  EXPECT_EQ(tokenizer.bytes_of(301), "<▁>");
+}
+
 TEST(Tokenizer, HasTheTokensThatOnlyItsConfigurationAdds) {
   const trial::Folder folder;
   Json file = file_of(byte_model());

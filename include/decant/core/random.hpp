@@ -35,12 +35,12 @@ constexpr std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> count
 // position has several independent draws, numbered by `which`.
 constexpr double uniform(std::uint64_t seed, std::uint64_t sequence, Position position,
                          std::size_t which = 0) noexcept {
-  const auto place = static_cast<std::uint64_t>(position);
+  // A block has two draws; its number stands above any position.
+  const std::uint64_t place = static_cast<std::uint64_t>(position) | std::uint64_t{which / 2} << 56;
   const auto low = [](std::uint64_t word) { return static_cast<std::uint32_t>(word); };
   const auto high = [](std::uint64_t word) { return static_cast<std::uint32_t>(word >> 32); };
-  const std::uint64_t key = seed + (which / 2) * 0x9E3779B97F4A7C15;  // a key gives two draws
   const std::array<std::uint32_t, 4> words =
-      philox({low(place), high(place), low(sequence), high(sequence)}, {low(key), high(key)});
+      philox({low(place), high(place), low(sequence), high(sequence)}, {low(seed), high(seed)});
   const std::size_t at = 2 * (which % 2);
   const std::uint64_t bits = (std::uint64_t{words[at + 1]} << 32 | words[at]) >> 11;
   return static_cast<double>(bits) * 0x1p-53;

@@ -162,7 +162,7 @@ class Candidates {
   }
 
   // Keeps those whose surprise, -log2 of their probability, is at most `bits`, and always the best.
-  void keep_surprise_below(double bits) {
+  void keep_surprise_up_to(double bits) {
     weigh();
     const double least = std::exp2(-bits) * total();
     const Token first = best().token;

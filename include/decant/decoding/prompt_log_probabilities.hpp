@@ -6,7 +6,6 @@
 // Tested by   tests/decoding/prompt_log_probabilities_test.cpp
 #pragma once
 
-#include <decant/core/error.hpp>
 #include <decant/core/types.hpp>
 #include <decant/decoding/detail/steps.hpp>
 #include <decant/decoding/generation.hpp>

@@ -122,7 +122,7 @@ inline constexpr std::array<FilterRule, kFilters.size()> kFilterRules = {{
      }},
     {"mirostat", [](const SamplerOptions& of) { return of.mirostat; }, is_amount, "", above_zero,
      [](Candidates& candidates, const SamplerOptions& of, const DrawState& at) {
-       if (of.mirostat > 0) candidates.keep_surprise_below(at.surprise_bound);
+       if (of.mirostat > 0) candidates.keep_surprise_up_to(at.surprise_bound);
      }},
 }};
 

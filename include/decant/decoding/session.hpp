@@ -9,6 +9,7 @@
 
 #include <decant/core/error.hpp>
 #include <decant/core/types.hpp>
+#include <decant/decoding/detail/steps.hpp>
 #include <decant/decoding/generate.hpp>
 #include <decant/decoding/generation.hpp>
 #include <decant/kv/store.hpp>
@@ -94,6 +95,8 @@ Generation generate(const model::Decoder& decoder, Session<S>& session, model::W
   expects(!prompt.empty(), "decoding::generate: the prompt is empty");
   expects(options.cached_tokens == 0, "decoding::generate: cached_tokens is ",
           options.cached_tokens, ", but a session counts them itself");
+  detail::check_run(detail::Steps<S>{decoder, workspace}, session.store_, prompt, options,
+                    "decoding::generate");
   std::vector<Token> tokens(prompt.begin(), prompt.end());
   const std::uint64_t adapter = Session<S>::id_of(options.adapter.get());
   options.cached_tokens = adapter == session.adapter_ ? session.cached_tokens(prompt) : 0;

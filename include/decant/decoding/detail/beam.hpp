@@ -152,15 +152,15 @@ class BeamSearch {
     for (std::size_t at = 0; at < extensions.size() && std::ssize(next) < options_.beams; ++at) {
       const Extension& extension = extensions[at];
       const Beam& parent = beams_[extension.beam];
+      const bool late = static_cast<Index>(at) >= options_.beams;
       if (std::ranges::count(options_.end_tokens, extension.token) > 0) {
-        const bool late = static_cast<Index>(at) >= options_.beams;
         if (!late) add_answer(parent, extension.sum, length, true);
         continue;
       }
       Beam beam{parent.sequence.fork(), extension.sum};
       beam.sequence.text().append(extension.token);
       if (beam.sequence.text().ended()) {
-        add_answer(beam, extension.sum, length, false);
+        if (!late) add_answer(beam, extension.sum, length, false);
       } else {
         next.push_back(std::move(beam));
       }

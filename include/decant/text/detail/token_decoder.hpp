@@ -186,12 +186,12 @@ class TokenDecoder {
     return decoder;
   }
 
-  // The bytes of a token that is not an added one, in the middle of a text.
-  std::string bytes_of(std::string_view spelling) const {
+  // The bytes of a token that is not special, in the middle of a text.
+  std::string bytes_of(std::string_view spelling, bool added) const {
     std::string text(spelling);
     for (const Step& step : steps_) {
       if (std::holds_alternative<UnspellBytes>(step)) {
-        text = from_byte_letters(text).value_or(text);
+        if (!added) text = from_byte_letters(text).value_or(text);
       } else if (std::holds_alternative<JoinBytes>(step)) {
         if (const auto byte = JoinBytes::byte_of(text)) return {*byte};
       } else if (const Pattern* pattern = pattern_of(step)) {

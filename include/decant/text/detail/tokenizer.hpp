@@ -92,8 +92,9 @@ DECANT_IO_INLINE std::optional<std::string_view> Tokenizer::spelling(Token id) c
 DECANT_IO_INLINE std::optional<std::string> Tokenizer::bytes_of(Token id) const {
   const auto text = spelling(id);
   if (!text) return std::nullopt;
-  if (parts_->added.find(id) != nullptr) return std::string(*text);
-  return parts_->decoder.bytes_of(*text);
+  const detail::AddedToken* added = parts_->added.find(id);
+  if (added != nullptr && added->special) return std::string(*text);
+  return parts_->decoder.bytes_of(added ? added->spelling : *text, added != nullptr);
 }
 
 DECANT_IO_INLINE std::vector<Token> Tokenizer::unused_ids(Index vocabulary) const {
