@@ -35,7 +35,7 @@ constexpr std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> count
 // position has several independent draws, numbered by `which`.
 constexpr double uniform(std::uint64_t seed, std::uint64_t sequence, Position position,
                          std::size_t which = 0) noexcept {
-  // A block has two draws; its number stands above any position.
+  // A counter gives two draws; those beyond have counters above any position.
   const std::uint64_t place = static_cast<std::uint64_t>(position) | std::uint64_t{which / 2} << 56;
   const auto low = [](std::uint64_t word) { return static_cast<std::uint32_t>(word); };
   const auto high = [](std::uint64_t word) { return static_cast<std::uint32_t>(word >> 32); };
