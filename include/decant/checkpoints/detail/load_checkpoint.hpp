@@ -92,8 +92,9 @@ DECANT_IO_INLINE Checkpoint load_checkpoint(const std::filesystem::path& path,
                                             const Resources& resources) {
   if (files::is_safetensors(path)) return detail::load_packed(path, options);
   if (files::is_gguf(path)) return load_checkpoint(files::Gguf::open(path), options, resources);
+  detail::CheckpointConfig config = detail::read_hf_config(path);
   const files::TensorFiles files = files::TensorFiles::open(path);
-  return detail::load_hf(detail::read_hf_config(path), files.table(), options, resources);
+  return detail::load_hf(std::move(config), files.table(), options, resources);
 }
 
 DECANT_IO_INLINE model::Config read_config(const std::filesystem::path& path) {
