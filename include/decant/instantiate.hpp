@@ -38,14 +38,12 @@
                                  const attention::Plain&, attention::Scratch&, Executor&); \
   keyword void model::Decoder::step(model::Batch<__VA_ARGS__>&, model::Workspace&) const;  \
   }
-#define DECANT_GENERATE_OF(keyword, ...)                                                       \
-  namespace decant::inline DECANT_ABI {                                                        \
-  keyword decoding::Generation decoding::detail::generate(const model::Decoder&, __VA_ARGS__&, \
-                                                          model::Workspace&,                   \
-                                                          std::span<const Token>,              \
-                                                          const decoding::GenerateOptions&,    \
-                                                          FunctionRef<bool(const decoding::NewToken&)>,            \
-                                                          const decoding::detail::Drafting*);  \
+#define DECANT_GENERATE_OF(keyword, ...)                                              \
+  namespace decant::inline DECANT_ABI {                                               \
+  keyword decoding::Generation decoding::detail::generate(                            \
+      const model::Decoder&, __VA_ARGS__&, model::Workspace&, std::span<const Token>, \
+      const decoding::GenerateOptions&, FunctionRef<bool(const decoding::NewToken&)>, \
+      const decoding::detail::Drafting*);                                             \
   }
 
 #define DECANT_PAGED_RUNS_OF(keyword, ...)                 \
