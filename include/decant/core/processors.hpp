@@ -11,10 +11,11 @@
 #include <decant/core/types.hpp>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
-#include <fstream>
+#include <cstddef>
+#include <cstdio>
 #include <optional>
-#include <string>
 #include <string_view>
 #include <system_error>
 #include <thread>
@@ -51,9 +52,12 @@ inline Index available_processors() {
   if (sched_getaffinity(0, sizeof allowed, &allowed) == 0) {
     count = std::max<Index>(1, CPU_COUNT(&allowed));
   }
-  std::string line;
-  std::getline(std::ifstream("/sys/fs/cgroup/cpu.max"), line);
-  count = std::min(count, detail::processors_of_quota(line).value_or(count));
+  if (std::FILE* const file = std::fopen("/sys/fs/cgroup/cpu.max", "r")) {
+    std::array<char, 64> text;
+    const std::size_t size = std::fread(text.data(), 1, text.size(), file);
+    std::fclose(file);
+    count = std::min(count, detail::processors_of_quota({text.data(), size}).value_or(count));
+  }
 #endif
   return count;
 }
